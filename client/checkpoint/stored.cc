@@ -140,7 +140,10 @@ void SortUnclear(const Model& model, const PartGroups& groups,
       u.why = fmt::format("{}; fold them with {}", text, FoldingOf(factors));
       out->factored.push_back(std::move(u));
     } else if (known) {
-      u.why = "tensors beside its codes change its values: " + text;
+      u.why =
+          "it has tensors that change its values and that quantd does not "
+          "apply: " +
+          text;
       out->altered.push_back(std::move(u));
     } else if (plain || codes.count(module) > 0) {
       u.why = "its tensors fit no known dialect: " + text;

@@ -66,7 +66,8 @@ absl::StatusOr<LentMemory> LocalCall::Lend() {
 }
 
 absl::StatusOr<Result> LocalCall::Run(Engine& engine, int device) {
-  // Runs the call on this thread if a slot is free, because it would only wait.
+  // If a slot is free, runs the call on this thread, which would otherwise only
+  // wait.
   if (Engine::SlotLease slot = engine.TrySlot(device)) {
     RunOn(engine.backend(device), std::move(slot));
   } else {
@@ -101,7 +102,8 @@ void LocalCall::RunOn(Backend& backend, Engine::SlotLease slot) {
   device_ = backend.info().name;
   absl::Status status = Compute(backend);
   slot.Reset();
-  // Notify under the lock: without it, the call could be destroyed before this.
+  // Notifies while holding the lock. Otherwise Await could return, and the call
+  // be destroyed, before notify_all.
   std::lock_guard lock(mutex_);
   status_ = std::move(status);
   done_ = true;

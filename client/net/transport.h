@@ -35,7 +35,8 @@ struct Message {
 void SetUp(const CallLimit& limit, const ChannelCredentials& credentials,
            grpc::ClientContext* context);
 
-// Sends one message. Each attempt lends the message to gRPC without a copy.
+// Sends one message. Each attempt lends the payload to gRPC without a copy,
+// unless it is small.
 class Sender {
  public:
   // The first two arguments must outlive this. `busy_poll` is from
@@ -53,7 +54,8 @@ class Sender {
 
  private:
   grpc::ByteBuffer Assemble() const;
-  // Like Send, and calls `on_sent` when the message has been sent.
+  // The part of Send that makes the call if `on_sent` is given: a streaming
+  // call, which reports when the message has been written.
   grpc::Status SendAndTell(grpc::GenericStub& stub, const OnSent& on_sent,
                            grpc::ClientContext* context,
                            grpc::CompletionQueue& queue, CallControl& control,

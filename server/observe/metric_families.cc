@@ -133,8 +133,9 @@ constexpr MetricFamily kFamilies[] = {
      [](From from, To to) { to.Add(from.env.health.serving()); }},
 
     {"quantd_requests_total", kCounter, "method",
-     "Calls that are over, however they ended; one by Stream counts as of its "
-     "method, and as Stream if its first message was none",
+     "Calls that are over, however they ended. A Stream call counts under the "
+     "method that its first message requests, or under Stream if it ended "
+     "before that message was parsed",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kMethods) {
          to.Add(from.env.metrics.Read(row.method).total.count,
@@ -152,8 +153,8 @@ constexpr MetricFamily kFamilies[] = {
      "Bytes of reply messages of calls that ended with OK",
      EachMethod<&Metrics::Snapshot::reply_bytes>},
     {"quantd_shared_bytes_total", kCounter, "method, direction",
-     "Bytes that calls that ended with OK read (in) and wrote (out) in memory "
-     "that clients share; they are in no message",
+     "Bytes of shared client memory that successful calls read (in) and wrote "
+     "(out); they are not part of any message",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kTensorMethods) {
          const Metrics::Snapshot calls = from.env.metrics.Read(row.method);
@@ -165,10 +166,10 @@ constexpr MetricFamily kFamilies[] = {
      "From the arrival of a call to its end, however it ended",
      EachMethod<&Metrics::Snapshot::total>},
     {"quantd_stage_duration_seconds", kHistogram, "method, stage",
-     "Time of a stage that a call came to the end of: wait (for memory), "
+     "Duration of each stage that a call completed: wait (for memory), "
      "receive, queue (for a slot), gather (into staging), copy_in, kernel and "
-     "copy_out (CUDA: between events of the stream; CPU: kernel alone, by the "
-     "clock), send",
+     "copy_out (on CUDA between events of the job's stream; the CPU has only "
+     "kernel, by the clock), send",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kTensorMethods) {
          for (size_t i = 0; i < std::size(kCallStages); ++i) {
@@ -197,9 +198,9 @@ constexpr MetricFamily kFamilies[] = {
      "The most resident memory that the process should ever have",
      [](From from, To to) { to.Add(from.env.shares.bound); }},
     {"quantd_memory_used_bytes", kGauge, "account",
-     "Memory that calls in flight hold: account receive for messages that "
-     "arrive, heads for long lists of groups and amaxes, one account for each "
-     "device's staging and output",
+     "Memory that calls in flight hold, by account: receive (arriving "
+     "messages), heads (long lists of groups and amaxes), and one account for "
+     "each device (its staging and output)",
      [](From from, To to) {
        to.Add(from.env.gate->receiving_used(), {"receive"});
        to.Add(from.env.gate->head_used(), {"heads"});
@@ -218,24 +219,27 @@ constexpr MetricFamily kFamilies[] = {
      [](From from, To to) { to.Add(from.env.gate->waiting()); }},
 
     {"quantd_shared_regions", kGauge, "",
-     "Regions of memory that clients share and the server has mapped, and "
-     "their events (--memory-socket)",
+     "Regions of shared client memory that are mapped, plus the clients' GPU "
+     "events that are open (--memory-socket)",
      [](From from, To to) {
        to.Add(from.door ? from.door->use().regions + from.door->use().events
                         : 0);
      }},
     {"quantd_shared_memory_bytes", kGauge, "",
-     "Their bytes; they are in no account of memory",
+     "Bytes of host memory in mapped shared regions; no memory account "
+     "includes them",
      [](From from, To to) {
        to.Add(from.door ? from.door->use().bytes.load() : 0);
      }},
     {"quantd_shared_memory_limit_bytes", kGauge, "",
-     "The most of them (--shared-memory-limit); 0: no memory is shared",
+     "Limit of quantd_shared_memory_bytes (--shared-memory-limit); 0: no "
+     "memory is shared",
      [](From from, To to) {
        to.Add(from.door ? from.door->limits().bytes : 0);
      }},
     {"quantd_shared_refusals_total", kCounter, "",
-     "Regions and connections that the door for shared memory refused",
+     "Connections and offers of regions or events that the socket "
+     "--memory-socket refused",
      [](From from, To to) { to.Add(from.door ? from.door->refusals() : 0); }},
 
     {"quantd_device_info", kGauge, "device, kind, description",
@@ -316,7 +320,7 @@ constexpr MetricFamily kFamilies[] = {
        to.Add(ReadLogLosses().repeated, {"repeated"});
      }},
     {"quantd_heap_used_bytes", kGauge, "",
-     "Heap that is in use, as the C library tells it; what is free stays "
+     "Heap in use, as the C library reports it; freed heap may stay "
      "resident",
      [](From, To to) { to.Add(HeapUsed()); }},
     {"process_start_time_seconds", kGauge, "",

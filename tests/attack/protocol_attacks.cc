@@ -74,8 +74,9 @@ void HalfHandshake(Assault& assault) {
 }
 
 // Opens calls without limit on a connection that has not acknowledged the
-// server's SETTINGS. With `large`, each call has an HPACK table entry of 7.5
-// KiB, which costs a byte to send.
+// server's SETTINGS. With `large`, each call has about 7.5 KiB of metadata,
+// which costs 220 bytes to send: references of one byte to an HPACK table entry
+// that counts 34 bytes.
 void Unagreed(Assault& assault, bool windows, bool large) {
   const std::string into_table = std::string("\x40\x01") + "a" + "\x01" + "b";
   const std::string from_table(220, '\xbe');
@@ -152,8 +153,8 @@ void EmptyFrames(Assault& assault) {
   });
 }
 
-// Habits of peers in the middle of a header block, where any other frame would
-// end the connection.
+// Never reads, and so never answers SETTINGS or PING: any other frame in the
+// middle of a header block would end the connection.
 constexpr Habits kMute = {.respect_windows = false, .read = false};
 
 // CVE-2023-33953: the limit on a call's metadata is checked frame by frame, so
@@ -215,7 +216,8 @@ std::string DeflatedZeros(size_t bytes) {
     }
   };
   put(0b011, 3);  // the last block, fixed codes
-  // A literal zero. Codes are written beginning with their first bit.
+  // A literal zero. Huffman codes are packed starting with their most
+  // significant bit, so these constants are reversed.
   put(0b00001100, 8);
   while (stream.size() < bytes) {
     put(0b10100011, 8);  // a match of 258 ...
@@ -245,7 +247,7 @@ void CompressedZeros(Assault& assault) {
 
 constexpr Attack kProtocolAttacks[] = {
     {.name = "connection_flood",
-     .what = "200 silent connections, 64 descriptors",
+     .what = "200 silent connections, server limited to 64 file descriptors",
      .run = ConnectionFlood,
      .connections = 8,
      .call_bytes = 4 << 10,
@@ -268,7 +270,7 @@ constexpr Attack kProtocolAttacks[] = {
      .call_bytes = 4 << 10,
      .by_strangers = true},
     {.name = "unagreed_streams",
-     .what = "calls without an end, SETTINGS not acknowledged",
+     .what = "unlimited open calls, SETTINGS not acknowledged",
      .run = UnagreedStreams,
      .connections = 4,
      .call_bytes = 4 << 10,

@@ -1,5 +1,5 @@
-// Determines the kind of a model from its configuration. For unknown kinds it
-// is not known which layers engines support quantized.
+// Determines the kind of a model from its configuration. For an unknown kind we
+// do not know which layers engines can load in quantized form.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_MODEL_CLASS_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_MODEL_CLASS_H_
 

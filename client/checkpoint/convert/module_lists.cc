@@ -57,8 +57,8 @@ class Modules {
   // the file stores them in one tensor.
   std::vector<std::string> Plain(const ConversionPlan& plan, bool embeddings) {
     for (const LeftOut& left : plan.left_out) {
-      // Skips embedding tables. Inside a layer, such a name means a linear
-      // module.
+      // Skips embedding tables. A module with the name of a table but with an
+      // index in its path lies inside a layer and is a linear module.
       const NameParts parts = PartsOfName(left.module, '.');
       if (left.role == Role::kEmbedding && !embeddings &&
           IsTable(left.module) &&

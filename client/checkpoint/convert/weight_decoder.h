@@ -15,8 +15,9 @@
 namespace quantd::checkpoint {
 
 // Decodes a weight to the bf16 values nearest to code times scale. The scale is
-// the fp32 product of block scale and global scale, as in engines. Stacked
-// experts become K rows of N.
+// the fp32 product of block scale and global scale, as in engines. Each expert
+// of a stack is written transposed: K rows of N values, with K inputs and N
+// outputs.
 absl::Status DecodeWeight(
     const Model& model, const StoredWeight& weight,
     const std::function<absl::Status(size_t offset,

@@ -28,21 +28,22 @@ struct Repaired {
 struct RepairPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<MendedWeight> weights;  // weights to change
-  bool config = false;                // writes a new description
+  bool config = false;                // writes a new quantization_config
   bool sets_format = false;   // sets "format" in the metadata of all files
   bool drops_labels = false;  // removes kComfyMetadata
   // Members of quantization_config to drop, because no tensor fits them.
   std::set<std::string> dropped;
-  bool drops_quantization = false;  // drops the whole description
-  // Settings to restore to those of the original.
+  bool drops_quantization = false;  // drops the quantization_config
+  // Settings of config.json to set back to the original's values.
   std::vector<ConfigDifference> keys;
   std::string prefix;      // to remove from all names: "_orig_mod."
   std::string new_prefix;  // to add to all names except the head's
   std::vector<Repaired> repairs;
 };
 
-// Plans all repairs of one pass. `original`, if given, reveals wrong orders of
-// halves and of scales. `dialect` is the target if config.json names none.
+// Plans all repairs of one pass. `original`, if given, reveals bytes whose two
+// 4-bit halves are swapped, and scales in another layout's order. `dialect` is
+// the target if config.json names none.
 absl::StatusOr<RepairPlan> PlanRepair(const Model& model, const Model* original,
                                       Dialect dialect);
 

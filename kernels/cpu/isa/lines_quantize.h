@@ -33,7 +33,8 @@ QUANTD_FN void StoreSixteen(const EncodeParams& params, const CopyTask& copy,
   const bool half = params.element == DType::kE2M1x2;
   const int64_t count = Least(16, copy.padded - p);
   const int64_t along = p - codes.origin;
-  if (copy.data_position != 1) {  // one position after another
+  // Not transposed: the lines of one position are adjacent.
+  if (copy.data_position != 1) {
     std::byte* to = codes.to + along * codes.pitch;
     for (int64_t i = 0; i < count; ++i, to += codes.pitch) {
       const L::U8 bytes = L::LowBytes(words[i / 4] >> (8 * (i % 4)));

@@ -21,17 +21,18 @@ void Compare(std::string_view text, const safetensors::Header& header) {
   size_t others = 0;
   if (const auto metadata = tree.find("__metadata__"); metadata != tree.end()) {
     ++others;
-    Check(*metadata == json(header.metadata), "other metadata");
+    Check(*metadata == json(header.metadata), "different metadata");
   }
-  Check(tree.size() == header.tensors.size() + others, "another number");
+  Check(tree.size() == header.tensors.size() + others,
+        "a different number of tensors");
   size_t end = 0;
   for (const safetensors::Tensor& t : header.tensors) {
     const auto found = tree.find(t.name);
-    Check(found != tree.end(), "a tensor that the header lacks");
-    Check(found->at("dtype") == t.dtype, "another type");
-    Check(found->at("shape") == json(t.shape), "another shape");
+    Check(found != tree.end(), "a parsed tensor that is not in the JSON");
+    Check(found->at("dtype") == t.dtype, "a different type");
+    Check(found->at("shape") == json(t.shape), "a different shape");
     Check(found->at("data_offsets") == json({t.offset, t.offset + t.size}),
-          "another place");
+          "different offsets");
     Check(t.offset == end, "a hole, or overlapping tensors");
     end = t.offset + t.size;
   }

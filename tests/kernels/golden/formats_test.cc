@@ -99,8 +99,9 @@ TEST_P(GoldenFormats, Gv5FourOverSix) {
   }
 }
 
-// The subsequence is odd, as for a columnwise copy. In a matrix with one
-// column, the 16 rows of output 42 start at row 42 * 16.
+// The subsequence is odd, as for a columnwise copy. GV6 uses Philox offset 42.
+// In a matrix with one column, that offset belongs to the 16 rows from row 42 *
+// 16 on.
 TEST_P(GoldenFormats, Gv6StochasticRounding) {
   const auto& row = Golden()["GV6"];
   QuantizeSpec spec = LineSpec(Format::kNvfp4, 16, true);
@@ -121,7 +122,8 @@ TEST_P(GoldenFormats, Gv6StochasticRounding) {
     EXPECT_EQ(nearest.data.at(i / 2) >> (i % 2 * 4) & 15,
               row["rne_codes"][i].get<int>());
   }
-  // MXFP4: 6.4 is below 2^3, so kFloor gives 2^0.
+  // MXFP4: the largest magnitude is about 6.4, with exponent 2. kFloor
+  // subtracts emax = 2, so the scale is 2^0.
   spec.row_amax.clear();
   spec.stochastic = true;
   spec.format = Format::kMxfp4;
@@ -163,7 +165,8 @@ TEST_P(GoldenFormats, Gv7ExponentsVisibleInReplies) {
       const float largest = f == Format::kMxfp8E4M3   ? 448.0f
                             : f == Format::kMxfp8E5M2 ? 57344.0f
                                                       : 6.0f;
-      // One of the neighbours has the wanted product.
+      // Looks for a number next to `x` that has the wanted product. There may
+      // be none.
       float x = wanted * largest;
       const auto scaled = [&] { return x * (1.0f / largest); };
       for (int i = 0; i < 4 && scaled() < wanted; ++i) {
@@ -189,7 +192,8 @@ TEST_P(GoldenFormats, Gv7ExponentsVisibleInReplies) {
   EXPECT_GE(shown, 20);
 }
 
-// Tests every column of every row with a tensor of that largest magnitude.
+// Tests every entry of every row of the golden table, with a tensor whose
+// largest magnitude is the row's `amax`.
 TEST_P(GoldenFormats, Gv8ScalesOfFp8Tensors) {
   ASSERT_EQ(Golden()["GV8"].size(), 7u);
   for (const auto& row : Golden()["GV8"]) {

@@ -153,8 +153,8 @@ TEST(SignMaskTest, IntegersAreMasks) {
   EXPECT_EQ(SignMaskToInt(SignMask{{0, 1}}), std::nullopt);
 }
 
-// Column j of the matrix equals the oracle's rotation of the j-th unit vector,
-// with one rounding to the type.
+// Row i of the matrix equals the oracle's rotation of the i-th unit vector,
+// rounded once to the type.
 TEST(SignMaskTest, MatricesInEveryType) {
   struct Type {
     DType dtype;

@@ -146,7 +146,7 @@ TEST_F(UnclearTest, DropsInputScalesAndReportsCacheScales) {
   }
 }
 
-TEST_F(UnclearTest, DecodingRemovesAllOfAQuantization) {
+TEST_F(UnclearTest, DecodingRemovesEveryPartOfAQuantization) {
   const std::string m = "model.layers.0.mlp.extra_proj";
   const Selection decode = {.dialect = Dialect::kNone,
                             .format = WeightFormat::kBf16};
@@ -168,7 +168,7 @@ TEST_F(UnclearTest, DecodingRemovesAllOfAQuantization) {
   auto more = parts;
   more.push_back(Zeros(m + ".weight_zero_point", "I8", {1}));
   EXPECT_THAT(Error(Plan(more, decode, config)),
-              HasSubstr("tensors beside its codes change its values"));
+              HasSubstr("tensors that change its values"));
 }
 
 // ceil(192 / 96) equals ceil(192 / 128), so only the configuration shows the
@@ -289,8 +289,9 @@ TEST_F(UnclearTest, ReportsNamesOfATrainingWrapper) {
   }
 }
 
-// torch's MultiheadAttention multiplies with out_proj itself, and norm_proj is
-// an unknown name.
+// torch.nn.MultiheadAttention reads out_proj's weight directly instead of
+// calling the module, so no engine can replace that module. norm_proj is not a
+// known name of a linear layer.
 TEST_F(UnclearTest, ListsMatricesThatNoEngineQuantizes) {
   const std::string a = "model.layers.0.attn.";
   const auto plan = Plan({Bf16(a + "in_proj_weight", {384, 128}),

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
@@ -179,7 +180,9 @@ bool AttackedServer::Probe() const {
   if (way_ == Way::kMutual || way_ == Way::kStranger) {
     for (const std::string& flag : TheSecrets().mutual) arguments += ' ' + flag;
   }
-  return bench::RunQuantd(arguments).first == 0;
+  const auto [code, text] = bench::RunQuantd(arguments);
+  if (code != 0) std::cerr << text;
+  return code == 0;
 }
 
 int64_t AttackedServer::LentBytes() const {

@@ -55,10 +55,16 @@ set(CPACK_DEBIAN_TOOLS_DESCRIPTION
   "quantizes tensors and whole models from a shell, with quantd or without it")
 set(CPACK_DEBIAN_SDK_PACKAGE_NAME libquantd-dev)
 set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_SDK_DESCRIPTION "C++ client of quantd: archives and headers")
-# The packages that find_package(quantd) needs.
+set(CPACK_DEBIAN_SDK_DESCRIPTION
+  "C++ client of quantd: archives, headers and an example")
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/client/example/
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libquantd-dev/examples COMPONENT sdk)
+install(FILES ${PROJECT_SOURCE_DIR}/kernels/plan/FORMATS.md
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libquantd-dev COMPONENT sdk)
+# The packages that find_package(quantd) needs. Debian's gRPC package for CMake
+# refuses to be found without the compiler's plug-ins.
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
-  "libabsl-dev, libfmt-dev, libgrpc++-dev, libprotobuf-dev, libssl-dev")
+  "libabsl-dev, libfmt-dev, libgrpc++-dev, libprotobuf-dev, libssl-dev, protobuf-compiler-grpc")
 include(CPack)
 cpack_add_component(server GROUP server)
 cpack_add_component(tools GROUP tools)

@@ -4,8 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/made_with.h"
+#include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
 #include "fmt/format.h"
 
@@ -30,8 +32,11 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
         w.layout->stacked ? w.module : w.module + ".weight";
     parts.insert(w.parts.begin(), w.parts.end());
     decoded.insert(w.module);
-    first[w.part(PartSource::kCodes)] = plan.decoded.size();
     plan.decoded.push_back({std::move(w), name});
+  }
+  StackAgain(model.model_type(), &plan.decoded);
+  for (size_t i = 0; i < plan.decoded.size(); ++i) {
+    first[plan.decoded[i].stored.part(PartSource::kCodes)] = i;
   }
   for (const ModelShard& shard : model.shards()) {
     plan.shards.push_back({shard.name, {}, shard.file.metadata()});
@@ -58,6 +63,19 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
         fmt::format("{} scales of the KV cache are copied, although plain "
                     "models do not have them",
                     kept_scales));
+  }
+  for (const DecodedWeight& w : plan.decoded) {
+    if (!w.experts.empty() || ExpertsAbove(w.stored.module).empty() ||
+        !LoadsStacksAlone(model.model_type())) {
+      continue;
+    }
+    plan.experts_apart = true;
+    plan.notes.push_back(fmt::format(
+        "experts stay single weights, like {}, which engines read that read "
+        "them quantized; the class of transformers for {} reads stacks alone, "
+        "so that its from_pretrained would make experts of random numbers",
+        w.name, model.model_type()));
+    break;
   }
   Arrange(&plan);
   return plan;

@@ -114,7 +114,8 @@ std::vector<WeightLayout> MakeLayouts() {
       {fp4, e4m3, second, input})
       .four_over_six = true;
   add(D::kModelOpt, W::kFp8, F::kFp8E4M3, P::kModelopt047, Shape::kScalar,
-      {fp8, scale("F32"), input})
+      {fp8, StoredPart{S::kScales, ".weight_scale", "F32", ".weight_scale_inv"},
+       StoredPart{S::kInputScale, ".input_scale", "F32", ".activation_scale"}})
       .needs_input_scale = true;
   add(D::kModelOpt, W::kMxfp8, F::kMxfp8E4M3, P::kModelopt047, Shape::kBlocks,
       {fp8, scale("U8")});

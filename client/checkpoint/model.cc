@@ -140,7 +140,9 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
                            found[0], shards));
   } else if (found.size() > 1) {
     return Bad(path_, fmt::format("there are {} .safetensors files, but no "
-                                  "index that lists the shards: {}",
+                                  "index that lists the shards: {}; download "
+                                  "their .safetensors.index.json, too, or name "
+                                  "the one file that is the model",
                                   found.size(), Some(found)));
   }
   std::set_difference(found.begin(), found.end(), names.begin(), names.end(),

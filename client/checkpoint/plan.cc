@@ -29,6 +29,10 @@ safetensors::Tensor DecodedWeight::tensor() const {
   if (stored.layout->stacked) {
     shape = {stored.experts, stored.cols, stored.rows};
   }
+  if (!experts.empty()) {
+    shape = {static_cast<int64_t>(experts.size()) / joined, stored.cols,
+             stored.rows * joined};
+  }
   const size_t size = SizeOfShape(kType, shape);
   return {name, kType, std::move(shape), 0, size};
 }
@@ -40,14 +44,17 @@ std::map<WeightFormat, size_t> ConversionPlan::formats() const {
   }
   // Decoded weights count only if the plan quantizes nothing. Otherwise they
   // are weights that are left out.
-  if (groups.empty() && !decoded.empty())
-    counts[WeightFormat::kBf16] = decoded.size();
+  if (groups.empty() && !decoded.empty()) {
+    counts[WeightFormat::kBf16] = weights();
+  }
   return counts;
 }
 
 size_t ConversionPlan::weights() const {
-  size_t count = groups.empty() ? decoded.size() : 0;
+  size_t count = 0;
   for (const FusedWeights& group : groups) count += group.weights.size();
+  if (!groups.empty()) return count;
+  for (const DecodedWeight& w : decoded) count += w.weights().size();
   return count;
 }
 
@@ -183,7 +190,8 @@ void NoteTorn(const Model& model, const Architecture& architecture,
   if (torn.empty()) return;
   plan->notes.push_back(fmt::format(
       "{} weights would have another format than the weights that engines fuse "
-      "with them, for example {}: most engines refuse such a model",
+      "with them, for example {}: most engines refuse such a model; name all "
+      "of them or none in --ignore, --only or --rule",
       torn.size(), torn.front()));
 }
 

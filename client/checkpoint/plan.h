@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/model.h"
@@ -79,12 +80,21 @@ struct FusedWeights {
   std::vector<Weight> weights;
 };
 
-// A quantized weight that is decoded to bf16.
+// A quantized weight that is decoded to bf16, or single experts that become one
+// stack.
 struct DecodedWeight {
   StoredWeight stored;
   std::string name;  // name of the output tensor
+  // All weights of a stack, including `stored`, expert by expert. The rows of
+  // `joined` weights follow each other in each expert. Empty: no stack.
+  std::vector<StoredWeight> experts = {};
+  int64_t joined = 1;
 
   safetensors::Tensor tensor() const;
+  absl::Span<const StoredWeight> weights() const {
+    return experts.empty() ? absl::MakeConstSpan(&stored, 1)
+                           : absl::MakeConstSpan(experts);
+  }
 };
 
 // A matrix that is not quantized.
@@ -110,7 +120,9 @@ struct ConversionPlan {
   std::vector<OutputShard> shards;  // the model's shards that are not empty
   std::vector<LeftOut> left_out;    // matrices that are copied
   std::vector<std::string> notes;
-  bool torn = false;      // some fused weights differ in format
+  bool torn = false;  // some fused weights differ in format
+  // Decoded experts are single weights, but the class loads stacks only.
+  bool experts_apart = false;
   uint64_t bytes_in = 0;  // size of all input tensors
   uint64_t quantized_bytes_in = 0;
   uint64_t bytes_out = 0;

@@ -41,6 +41,7 @@ class Planner {
       plan_.bytes_in += tensor.stored.size;
       if (auto s = Sort(tensor); !s.ok()) return s;
     }
+    if (auto s = selector_.CheckNamed(modules_); !s.ok()) return s;
     LeaveUneven();
     if (weights_.empty()) return Refusal();
     plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
@@ -147,6 +148,11 @@ class Planner {
 
   // Decides whether the tensor is quantized, decoded, copied or dropped.
   absl::Status Sort(const ModelTensor& tensor) {
+    modules_.emplace(ModuleOf(tensor.name()));
+    if (const auto storage = StorageOf(tensor.stored);
+        !storage.module.empty()) {
+      modules_.insert(storage.module);
+    }
     if (const auto as = carried_.find(&tensor); as != carried_.end()) {
       if (said_.insert(as->second.module).second) {
         plan_.left_out.push_back(as->second);
@@ -170,6 +176,7 @@ class Planner {
     } else {
       Leave(tensor, kStacks, std::string(weights.status().message()));
     }
+    for (const Weight& w : found) modules_.insert(w.module);
     // If one weight of the tensor is left out, the whole tensor is.
     for (Weight& w : found) {
       if (auto s = selector_.CheckInclude(w.module, tied_); !s.ok()) return s;
@@ -351,6 +358,7 @@ class Planner {
   // left_out.
   std::map<const ModelTensor*, LeftOut> carried_;
   std::set<std::string> said_;
+  std::set<std::string> modules_;  // all names that a pattern may match
   std::vector<Weight> weights_;
   // Quantized weights of the source, by their codes, and all tensors that they
   // consist of.

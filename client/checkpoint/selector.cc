@@ -119,6 +119,28 @@ absl::Status Selector::CheckInclude(const std::string& module,
   return absl::OkStatus();
 }
 
+absl::Status Selector::CheckNamed(const std::set<std::string>& modules) const {
+  std::vector<std::pair<const char*, const Pattern*>> left;
+  for (const auto& [option, patterns] :
+       {std::pair("--only", &only_), std::pair("--include", &include_),
+        std::pair("--ignore", &ignore_)}) {
+    for (const Pattern& p : *patterns) left.emplace_back(option, &p);
+  }
+  for (const Rule& rule : rules_) left.emplace_back("--rule", &rule.pattern);
+  // A head that is tied to the embeddings is in no file.
+  std::erase_if(left, [](auto& l) { return l.second->Matches("lm_head"); });
+  for (const std::string& module : modules) {
+    if (left.empty()) break;
+    std::erase_if(left, [&](auto& l) { return l.second->Matches(module); });
+  }
+  if (left.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{} {}: it matches none of the {} modules of the model, like {}; a "
+      "pattern matches a whole name, so that * is needed for what is before it",
+      left.front().first, left.front().second->text(), modules.size(),
+      modules.empty() ? "none" : *modules.begin()));
+}
+
 std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     const Weight& w) const {
   const std::string& module = w.module;
@@ -128,9 +150,10 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
   };
   const bool included = FirstMatch(include_, module) != nullptr;
   if (!MayBeLinear(role) && !included) {
+    const bool table = role == Role::kEmbedding && IsTable(module);
     return leave(std::string(Describe(role)),
-                 fmt::format("one of the {}; quantize it with --include",
-                             Describe(role)));
+                 fmt::format("one of the {}{}", Describe(role),
+                             table ? "" : "; quantize it with --include"));
   }
   if (const Pattern* p = FirstMatch(ignore_, module)) {
     return leave("weights that --ignore names",
@@ -168,6 +191,15 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     if (layout != nullptr) break;
     return leave("weights that a rule leaves unquantized",
                  fmt::format("--rule {}=bf16", rule.pattern.text()));
+  }
+  if (SplitModule(module).leaf == "kv_b_proj" &&
+      FindFormat(layout->codes)->element == DType::kE2M1x2) {
+    return leave(
+        "of latent attention (MLA) that engines read as numbers",
+        fmt::format("engines split it in two while they load, and some take "
+                    "codes of 4 bits for numbers; --rule '{}=fp8_dynamic' "
+                    "gives it 8",
+                    module));
   }
   if (layout->stacked && !IsStacked(*w.source)) {
     return leave(

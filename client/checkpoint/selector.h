@@ -4,6 +4,7 @@
 #define QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,6 +40,9 @@ class Selector {
   // INVALID_ARGUMENT if --include names a weight that no engine supports
   // quantized. `tied`: the head is tied to the embeddings.
   absl::Status CheckInclude(const std::string& module, bool tied) const;
+
+  // INVALID_ARGUMENT for a pattern that matches none of the model's modules.
+  absl::Status CheckNamed(const std::set<std::string>& modules) const;
 
   // Returns the weight's layout, or the reason why it is left out.
   std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;

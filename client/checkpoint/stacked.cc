@@ -1,8 +1,11 @@
 #include "client/checkpoint/stacked.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/role.h"
@@ -48,6 +51,13 @@ const std::vector<StackRow>& Stacks() {
 // Model types that store experts as K rows of N.
 constexpr std::string_view kInputFirst[] = {
     "llama4", "llama4_text", "gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text"};
+
+// Types for which transformers 5 makes no stacks of single experts.
+constexpr std::string_view kStacksAlone[] = {
+    "llama4",           "llama4_text",       "gpt_oss",
+    "qwen3_vl_moe",     "qwen3_vl_moe_text", "granitemoe",
+    "granitemoehybrid", "granitemoeshared",  "step3p5",
+    "step3p7"};
 
 const StackRow* RowOf(const ModuleName& name) {
   for (const StackRow& row : Stacks()) {
@@ -118,6 +128,59 @@ bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf) {
                        return row.under == kExperts &&
                               (row.leaf == leaf || Has(row.parts, leaf));
                      });
+}
+
+bool LoadsStacksAlone(std::string_view model_type) {
+  return Has(kStacksAlone, model_type);
+}
+
+void StackAgain(std::string_view model_type,
+                std::vector<DecodedWeight>* decoded) {
+  if (!Has(kInputFirst, model_type)) return;
+  // Places in the list, by the name above, the last name and the number.
+  std::map<std::string, std::map<std::string_view, std::map<int64_t, size_t>>>
+      layers;
+  for (size_t i = 0; i < decoded->size(); ++i) {
+    const std::string_view module = (*decoded)[i].stored.module;
+    const std::string_view above = ExpertsAbove(module);
+    if (above.empty()) continue;
+    const NameParts rest = PartsOfName(module.substr(above.size() + 1), '.');
+    if (rest.size() != 2 || !IsIndex(rest[0])) continue;
+    layers[std::string(above)][rest[1]][std::stoll(std::string(rest[0]))] = i;
+  }
+  std::vector<DecodedWeight> stacks;
+  std::set<size_t> taken;
+  for (auto& [above, leaves] : layers) {
+    for (const std::string_view leaf : {"gate_up_proj", "down_proj"}) {
+      const StackRow& row = *RowOf({above, leaf});
+      const auto& first = leaves[row.parts.front()];
+      if (first.empty()) continue;
+      DecodedWeight stack = {(*decoded)[first.begin()->second].stored,
+                             fmt::format("{}.{}", above, leaf)};
+      stack.joined = static_cast<int64_t>(row.parts.size());
+      std::vector<size_t> places;
+      bool whole = true;
+      for (int64_t e = 0; e < static_cast<int64_t>(first.size()); ++e) {
+        for (const std::string_view part : row.parts) {
+          const auto& experts = leaves[part];
+          const auto found = experts.find(e);
+          whole &= found != experts.end() && experts.size() == first.size();
+          if (!whole) break;
+          const StoredWeight& w = (*decoded)[found->second].stored;
+          whole &= w.rows == stack.stored.rows && w.cols == stack.stored.cols;
+          places.push_back(found->second);
+          stack.experts.push_back(w);
+        }
+      }
+      if (!whole) continue;
+      taken.insert(places.begin(), places.end());
+      stacks.push_back(std::move(stack));
+    }
+  }
+  for (size_t i = 0; i < decoded->size(); ++i) {
+    if (taken.count(i) == 0) stacks.push_back(std::move((*decoded)[i]));
+  }
+  *decoded = std::move(stacks);
 }
 
 absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,

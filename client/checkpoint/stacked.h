@@ -20,6 +20,15 @@ bool IsStacked(const ModelTensor& tensor);
 // models of that type.
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf);
 
+// Whether transformers stores the experts of that model type as stacks, and
+// does not make stacks of single experts when it loads a model.
+bool LoadsStacksAlone(std::string_view model_type);
+
+// Joins single experts to the stacks in which models of that type store them,
+// if the stacks are known.
+void StackAgain(std::string_view model_type,
+                std::vector<DecodedWeight>* decoded);
+
 // Returns the weights of a stack, expert by expert, without layout and outputs.
 // If `whole`, each is a whole expert with the name of the stack. Otherwise gate
 // and up are separate weights, named as if each expert had its own modules.

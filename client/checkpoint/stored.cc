@@ -264,6 +264,23 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
 
 namespace {
 
+// The names of the rotations that engines apply to activations, with commas
+// between them; "": none.
+std::string TransformsOf(const Json& quantization) {
+  if (!quantization.is_object()) return "";
+  const auto said = quantization.find("transform_config");
+  if (said == quantization.end() || said->is_null() || said->empty()) return "";
+  const auto groups = said->find("config_groups");
+  if (!said->is_object() || groups == said->end() || !groups->is_object()) {
+    return "unknown ones";
+  }
+  std::string names;
+  for (const auto& [name, group] : groups->items()) {
+    names += (names.empty() ? "" : ", ") + name.substr(0, 40);
+  }
+  return names;
+}
+
 // The FP8 block size in a description if it is not 128 x 128, else "". The
 // shapes of scales do not always reveal it.
 std::string OtherBlocks(const Json& quantization) {
@@ -289,12 +306,29 @@ std::string OtherBlocks(const Json& quantization) {
 
 }  // namespace
 
+std::string RotationOf(const Json& config) {
+  for (const SaidQuantization& said : QuantizationsIn(config)) {
+    if (const auto names = TransformsOf(*said.json); !names.empty()) {
+      return fmt::format("config.json's {} has a transform_config ({})",
+                         said.place, names);
+    }
+  }
+  return "";
+}
+
 absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
                            const std::vector<Pattern>* ignore) {
   const auto block = std::find_if(
       stored.weights.begin(), stored.weights.end(), [](const auto& w) {
         return w.layout->format == WeightFormat::kFp8Block;
       });
+  if (const auto said = RotationOf(model.config()); !said.empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {}: its weights are rotated, and an engine that reads this "
+        "rotates their inputs, which no other format here says; take the model "
+        "that it was made of, or serve this one as it is",
+        model.path(), said));
+  }
   for (const SaidQuantization& said : QuantizationsIn(model.config())) {
     if (block == stored.weights.end() || !said.json->is_object()) continue;
     if (const auto other = OtherBlocks(*said.json); !other.empty()) {

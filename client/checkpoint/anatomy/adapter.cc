@@ -92,6 +92,14 @@ absl::Status RefuseAdapter(const Model& model,
         "IP-Adapter with load_ip_adapter of a diffusers pipeline)",
         model.path(), first->name()));
   }
+  if (first->name().find(".parametrizations.") != std::string::npos) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: {} is of an adapter that the model's own code computes into its "
+        "weights: choose the task by that code, fold each weight by "
+        "torch.nn.utils.parametrize.remove_parametrizations(module, "
+        "\"weight\"), save the model and take what comes out",
+        model.path(), first->name()));
+  }
   const bool inside =
       std::any_of(model.tensors().begin(), model.tensors().end(), [](auto& t) {
         return t.name().ends_with(".weight") && t.stored.shape.size() == 2 &&

@@ -160,8 +160,8 @@ bool IsNormName(std::string_view leaf) {
 Role NamedRole(const NameParts& parts) {
   const std::string_view leaf = parts.back();
   if (leaf != "embed_out" && AnyPart(parts, [](std::string_view p) {
-        return Mentions(p, "embed") || p.ends_with("_emb") ||
-               IsListed(kTables, p);
+        return (Mentions(p, "embed") && p != "embedding_model") ||
+               p.ends_with("_emb") || IsListed(kTables, p);
       })) {
     return Role::kEmbedding;
   }
@@ -239,7 +239,7 @@ std::string_view Describe(Role role) {
     case Role::kIndexer:
       return "sparse-attention indexers";
     case Role::kGate:
-      return "gates of linear attention and state spaces";
+      return "gates of linear attention and layers of Mamba-1";
     case Role::kCondition:
       return "modulations and layers outside the blocks of a diffusion model";
   }
@@ -317,6 +317,9 @@ Roles Roles::Of(const Model& model) {
   bool listed = false;
   for (const ModelTensor& t : model.tensors()) {
     const NameParts parts = PartsOfName(t.name(), '.');
+    // Mamba-2 has no such layer.
+    const ModuleName name = SplitModule(ModuleOf(t.name()));
+    if (name.leaf.starts_with("x_proj")) r.mamba_.emplace(name.parent);
     if (unnamed && AnyPart(parts, [](std::string_view p) {
           return IsListed(kDiffusionParts, p) ||
                  p.ends_with("transformer_blocks");
@@ -371,6 +374,11 @@ Role Roles::RoleOf(std::string_view module) const {
   if (class_.kind == ModelKind::kDiffusion) return RoleInDiffusion(parts);
   if (AnyPart(parts, IsOfTower) || IsNestedTower(parts)) return Role::kVision;
   Role named = NamedRole(parts);
+  // Engines build these without quantization.
+  if (named == Role::kLinear &&
+      mamba_.find(SplitModule(module).parent) != mamba_.end()) {
+    named = Role::kGate;
+  }
   if (named == Role::kLinear && class_.by_end && place_ == Place::kEverywhere &&
       !AreLayersOfText(parts, type_)) {
     named = Role::kUnknown;

@@ -3,6 +3,8 @@
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_ROLE_H_
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +25,7 @@ enum class Role {
   kVision,      // vision and audio towers, and their projectors
   kMultiToken,  // MTP and draft heads
   kIndexer,     // selects tokens for sparse attention
-  kGate,        // gates of linear attention and state spaces
+  kGate,        // gates of linear attention, and layers of Mamba-1
   kCondition,   // a diffusion model's layers for input, time and text
 };
 // Whether the module is, or may be, a linear layer in engines.
@@ -81,7 +83,8 @@ class Roles {
   bool AreOfLanguage(const Model& model) const;
 
   ModelClass class_;
-  std::string type_;  // the model_type
+  std::string type_;                          // the model_type
+  std::set<std::string, std::less<>> mamba_;  // modules of Mamba-1
   bool draft_heads_ = false;
   std::vector<std::string> nested_towers_;
   int64_t layers_ = 0;  // layers of the language model; 0: unknown

@@ -27,6 +27,7 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "weight_g_idx",
                                             "scale_inv",
                                             "input_scale",
+                                            "activation_scale",
                                             "input_scale_ub",
                                             "input_global_scale",
                                             "input_zero_point",
@@ -53,9 +54,9 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
 // Members of kCompanions that a plain model may also have, for its own
 // purposes.
 constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
-constexpr std::string_view kSpare[] = {"input_scale",        "input_scale_ub",
-                                       "input_global_scale", "input_zero_point",
-                                       "weight_shape",       "output_scale"};
+constexpr std::string_view kSpare[] = {
+    "input_scale",  "input_scale_ub", "input_global_scale", "input_zero_point",
+    "weight_shape", "output_scale",   "activation_scale"};
 // Tensors from which torch computes a weight (weight norm, spectral norm,
 // pruning), and the Python call that folds them into one tensor.
 struct FactorName {

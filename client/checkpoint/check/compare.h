@@ -74,6 +74,10 @@ absl::StatusOr<ModelDifference> CompareModels(
     const Model& a, const Model& b,
     const std::function<void(const TensorDifference&)>& tell = {});
 
+// The number of tensors that only the second model has, without a head, which
+// may be tied in the first one, and without scales of the KV cache.
+size_t TensorsAdded(const ModelDifference& difference);
+
 }  // namespace quantd::checkpoint
 
 #endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_

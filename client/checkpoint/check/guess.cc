@@ -271,6 +271,7 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
   }
   if (scales == nullptr) {
     const ModelTensor* other = model.Find(module + ".scale");
+    if (other == nullptr) other = model.Find(module + ".scale_weight");
     if (other == nullptr) return absl::NotFoundError("it has no scales");
     return absl::InvalidArgumentError(fmt::format(
         "its scales may be {}, but their type {} fits no known dialect",

@@ -166,10 +166,13 @@ class Converter {
 
   absl::Status Decode(size_t unit, size_t index) {
     const DecodedWeight& weight = plan_.decoded[index];
-    const auto source = HashOfParts(model_, weight.stored);
+    const auto source = HashOfParts(model_, weight);
     if (!source.ok()) return source.status();
-    if (auto s = CountZeros(weight.stored); !s.ok()) return s;
-    const size_t bytes = weight.stored.size_bytes();
+    size_t bytes = 0;
+    for (const StoredWeight& w : weight.weights()) {
+      if (auto s = CountZeros(w); !s.ok()) return s;
+      bytes += w.size_bytes();
+    }
     const size_t size = weight.tensor().size;
     if (const UnitHashes* said = Done(unit);
         said != nullptr && said->source == *source) {
@@ -180,11 +183,10 @@ class Converter {
         return absl::OkStatus();
       }
     }
-    const auto s =
-        DecodeWeight(model_, weight.stored,
-                     [&](size_t offset, absl::Span<const std::byte> b) {
-                       return out_.Write(weight.name, offset, b);
-                     });
+    const auto s = DecodeWeight(
+        model_, weight, [&](size_t offset, absl::Span<const std::byte> b) {
+          return out_.Write(weight.name, offset, b);
+        });
     if (!s.ok()) return s;
     // Hashes the file, because pieces may be written in any order.
     ContentHash output;

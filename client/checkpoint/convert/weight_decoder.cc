@@ -15,12 +15,40 @@ absl::Span<const std::byte> AsBytes(const std::vector<uint16_t>& numbers) {
           numbers.size() * sizeof(uint16_t)};
 }
 
+using Sink = std::function<absl::Status(size_t, absl::Span<const std::byte>)>;
+
+absl::Status DecodeStack(const Model& model, const DecodedWeight& stack,
+                         const Sink& sink) {
+  const auto joined = static_cast<size_t>(stack.joined);
+  const int64_t all = stack.stored.rows * stack.joined;
+  std::vector<float> values;
+  std::vector<uint16_t> numbers(static_cast<size_t>(all * stack.stored.cols));
+  for (size_t n = 0; n < stack.experts.size(); ++n) {
+    const StoredWeight& w = stack.experts[n];
+    const int64_t before = static_cast<int64_t>(n % joined) * w.rows;
+    WeightValues reader(model, w, 0);
+    reader.RoundToOdd();
+    reader.MendZeros();
+    if (auto s = reader.Read(0, w.rows, &values); !s.ok()) return s;
+    for (int64_t i = 0; i < w.rows; ++i) {
+      for (int64_t j = 0; j < w.cols; ++j) {
+        numbers[static_cast<size_t>(j * all + before + i)] =
+            ToBf16(values[static_cast<size_t>(i * w.cols + j)]);
+      }
+    }
+    if (before + w.rows < all) continue;
+    const absl::Span<const std::byte> bytes = AsBytes(numbers);
+    if (auto s = sink(n / joined * bytes.size(), bytes); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status DecodeWeight(
-    const Model& model, const StoredWeight& w,
-    const std::function<absl::Status(size_t, absl::Span<const std::byte>)>&
-        sink) {
+absl::Status DecodeWeight(const Model& model, const DecodedWeight& decoded,
+                          const Sink& sink) {
+  if (!decoded.experts.empty()) return DecodeStack(model, decoded, sink);
+  const StoredWeight& w = decoded.stored;
   // Experts of a stack are transposed, each as a whole.
   const bool turned = w.layout->stacked;
   const int64_t most =
@@ -53,16 +81,18 @@ absl::Status DecodeWeight(
 }
 
 absl::StatusOr<std::string> HashOfParts(const Model& model,
-                                        const StoredWeight& w) {
+                                        const DecodedWeight& weight) {
   ContentHash hash;
-  for (const ModelTensor* part : w.parts) {
-    if (part == nullptr) continue;
-    const auto s = model.ReadInPieces(
-        *part, size_t{4} << 20, [&](size_t, absl::Span<const std::byte> bytes) {
-          hash.Add(bytes);
-          return absl::OkStatus();
-        });
-    if (!s.ok()) return s;
+  const auto add = [&](size_t, absl::Span<const std::byte> bytes) {
+    hash.Add(bytes);
+    return absl::OkStatus();
+  };
+  for (const StoredWeight& w : weight.weights()) {
+    for (const ModelTensor* part : w.parts) {
+      if (part == nullptr) continue;
+      const auto s = model.ReadInPieces(*part, size_t{4} << 20, add);
+      if (!s.ok()) return s;
+    }
   }
   return hash.Hex();
 }

@@ -10,22 +10,22 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/checkpoint/model.h"
-#include "client/checkpoint/stored.h"
+#include "client/checkpoint/plan.h"
 
 namespace quantd::checkpoint {
 
 // Decodes a weight to the bf16 values nearest to code times scale. The scale is
 // the fp32 product of block scale and global scale, as in engines. Each expert
 // of a stack is written transposed: K rows of N values, with K inputs and N
-// outputs.
+// outputs. So is a single expert that becomes a part of a stack.
 absl::Status DecodeWeight(
-    const Model& model, const StoredWeight& weight,
+    const Model& model, const DecodedWeight& weight,
     const std::function<absl::Status(size_t offset,
                                      absl::Span<const std::byte>)>& sink);
 
 // The hash of all tensors that the weight consists of.
 absl::StatusOr<std::string> HashOfParts(const Model& model,
-                                        const StoredWeight& weight);
+                                        const DecodedWeight& weight);
 
 }  // namespace quantd::checkpoint
 

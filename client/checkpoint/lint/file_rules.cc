@@ -102,6 +102,14 @@ class NameRules : public Rules {
 
   // Finds names that lack the prefix "model." or have it twice.
   void CheckPlaces() {
+    // A decoder without its head, as sentence encoders are saved, has names
+    // without that prefix.
+    if (!AnyTensor([](const ModelTensor& t) {
+          return IsOfHead(t.name()) ||
+                 t.name().find(kModelPrefix) != std::string::npos;
+        })) {
+      return;
+    }
     for (const ModelTensor& t : model_.tensors()) {
       const LayerName layer = LayerName::Of(t.name());
       const bool place = layer.stack.ends_with("layers") ||

@@ -69,7 +69,8 @@ class InputRules : public Rules {
     size_t needing = 0;
     for (const StoredWeight& w : stored_.weights) {
       const ModelTensor* tensor = nullptr;
-      for (const char* suffix : {".input_scale", ".input_global_scale"}) {
+      for (const char* suffix :
+           {".input_scale", ".input_global_scale", ".activation_scale"}) {
         const auto* found = model_.Find(w.module + suffix);
         if (found != nullptr) tensor = found;
       }

@@ -210,6 +210,11 @@ std::vector<std::string> NotesOf(const LintedModel& linted) {
         "as plain numbers",
         count, Describe(role), first, count > 1 ? " and others" : ""));
   }
+  if (const auto said = RotationOf(linted.model.config()); !said.empty()) {
+    notes.push_back(said +
+                    ": weights are rotated, and engines that do not rotate "
+                    "their inputs compute something else");
+  }
   if (HasAdapter(linted.model)) {
     notes.push_back(
         "there is an adapter_config.json: transformers applies that adapter to "

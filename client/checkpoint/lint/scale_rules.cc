@@ -287,14 +287,13 @@ class ScaleRules : public Rules {
     return key.empty() ? w.module : key;
   }
 
-  // The module's name with '#' for the expert's number, such as
-  // "model.layers.3.mlp.experts.#.up_proj"; "" if it is not a single expert.
+  // The layer of the experts, such as "model.layers.3.mlp"; "" if it is not a
+  // single expert.
   static std::string ExpertKeyOf(const std::string& module) {
     const LayerName layer = LayerName::Of(module);
     const ExpertName expert = ExpertName::Of(layer.rest);
     if (expert.number < 0) return "";
-    return fmt::format("{}.{}.{}.#.{}", layer.stack, layer.number,
-                       expert.parent, expert.rest);
+    return fmt::format("{}.{}.{}", layer.stack, layer.number, expert.parent);
   }
 
   // Number of weights with a single scale, and how many of these scales are 1.

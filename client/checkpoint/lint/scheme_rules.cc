@@ -172,7 +172,11 @@ class SchemeRules : public Rules {
     if (groups != nullptr && groups->is_object()) {
       for (const auto& [name, group] : groups->items()) {
         if (AnyTensor([name = name](const ModelTensor& t) {
-              return t.name().find(name + "_") != std::string::npos;
+              // "q_proj.R1_input.weight".
+              const std::string start = "." + name + "_";
+              return t.name().find(start + "input") != std::string::npos ||
+                     t.name().find(start + "output") != std::string::npos ||
+                     t.name().find(start + "weight_") != std::string::npos;
             })) {
           continue;
         }

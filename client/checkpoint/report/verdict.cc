@@ -83,12 +83,22 @@ std::string VerdictText(const ModelDifference& difference,
                                   : "half the usual SQNR of their formats";
   const size_t untold =
       difference.only_a.size() + difference.not_compared.size();
-  const std::string rest =
+  std::string rest =
       untold == 0
           ? ""
           : fmt::format("; {} tensor{} of the first model {} not compared",
                         untold, untold == 1 ? "" : "s",
                         untold == 1 ? "was" : "were");
+  if (const size_t more = TensorsAdded(difference); more > 0) {
+    rest += fmt::format("; {} tensor{} only in the second model", more,
+                        more == 1 ? " is" : "s are");
+  }
+  if (std::any_of(difference.tensors.begin(), difference.tensors.end(),
+                  [](const TensorDifference& d) {
+                    return d.format_a.has_value() || d.format_b.has_value();
+                  })) {
+    rest += "; config.json was not checked: lint does that";
+  }
   if (lowest == nullptr) {
     return fmt::format("none of the {} tensors that differ is below {}{}",
                        differing, floor, rest);

@@ -128,6 +128,11 @@ int RunInspect(const Options& options, const CheckOptions& check) {
     fmt::print("profile: {}, according to the metadata; check it with verify\n",
                profile);
   }
+  if (const auto said = checkpoint::RotationOf(model->config());
+      !said.empty()) {
+    fmt::print("{}: weights are rotated, and engines rotate their inputs\n",
+               said);
+  }
   if (options.verbose) {
     for (const StoredWeight& w : stored->weights) {
       fmt::print("{} {}x{} {} by {}\n", w.module, w.rows, w.cols,
@@ -234,8 +239,9 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     ++finite;
     if (worst == nullptr || d.sqnr_db < worst->sqnr_db) worst = &d;
   }
-  const size_t untold = result->only_a.size() + result->not_compared.size();
-  // Missing tensors are an error, too.
+  const size_t untold = result->only_a.size() + result->not_compared.size() +
+                        TensorsAdded(*result);
+  // Missing and added tensors are errors, too.
   const bool bad = result->tensors.empty() || below > 0 || untold > 0;
   const int code = bad ? kFindings : kOk;
   if (options.json) {

@@ -27,6 +27,11 @@ constexpr EngineRun kRuns[] = {
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
      "experts", "gpt-oss", "loaded",
      "attention only; experts are not quantized", "GptOssForCausalLM"},
+    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+     "nvfp4, mxfp4", "experts", "DeepSeek-V3", "loaded", "",
+     "DeepseekV3ForCausalLM"},
+    {"vLLM", "0.32.0, its loader on a CPU", "modelopt", "nvfp4", "experts",
+     "DeepSeek-V3", "loaded", "", "DeepseekV3ForCausalLM"},
     // Runs of whole engines with their own kernels.
     {"vLLM", "0.26.0 on an H200", "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
@@ -240,10 +245,17 @@ std::string ClassOf(const Model& model) {
 std::string_view KindOf(const Model& model) {
   const std::string name = ClassOf(model);
   const auto architecture = checkpoint::Architecture::Of(model, {});
-  if (name.empty() || !architecture.ok()) return "other";
+  if (name.empty() || !architecture.ok() || !architecture->known()) {
+    return "other";
+  }
   for (const ModelTensor& t : model.tensors()) {
     const Role role = architecture->RoleOf(checkpoint::ModuleOf(t.name()));
     if (!IsLikeTried(t, role, IsText(name))) return "other";
+    // Classes have latent attention each in a way of its own.
+    if (name != "DeepseekV3ForCausalLM" &&
+        t.name().find(".kv_b_proj.") != std::string::npos) {
+      return "other";
+    }
   }
   const bool experts = std::any_of(
       model.tensors().begin(), model.tensors().end(), [](const auto& t) {

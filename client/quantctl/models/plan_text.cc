@@ -252,6 +252,12 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
     case Dialect::kNone:
       break;
   }
+  if (plan.experts_apart) {
+    return fmt::format(
+        "load {} with the engine that ran the quantized model; transformers "
+        "cannot load it, because its class reads stacks of experts only",
+        out);
+  }
   return fmt::format("load {} like any unquantized model", out);
 }
 

@@ -9,6 +9,7 @@
 namespace quantd::checkpoint {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -320,6 +321,76 @@ TEST_F(DecodeTest, RefusesPlainAndUnclearModels) {
   EXPECT_THAT(std::string(Decode().message()),
               HasSubstr("fit no known dialect"));
   EXPECT_FALSE(std::filesystem::exists(At("plain")));
+}
+
+// The activations are turned while an engine runs; nothing else undoes it.
+TEST_F(DecodeTest, RotatedWeightsAreRefusedHoweverDeepItIsSaid) {
+  const MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
+                                   Nvfp4Names::kCompressedTensors);
+  for (const bool nested : {false, true}) {
+    ModelJson q = CompressedTensorsJson();
+    q["transform_config"] = {
+        {"config_groups", {{"v", {{"type", "hadamard"}}}}}};
+    ModelJson config = LlamaConfig();
+    (nested ? config["text_config"] : config)["quantization_config"] = q;
+    std::filesystem::remove_all(At("q"));
+    WriteModel(At("q"), config, {made.parts});
+    const char* place = nested ? "text_config.quantization_config"
+                               : "config.json's quantization_config";
+    EXPECT_THAT(std::string(Decode().message()),
+                AllOf(HasSubstr(place), HasSubstr("transform_config (v)"),
+                      HasSubstr("take the model that it was made of")));
+  }
+}
+
+// transformers makes these classes' stacks of nothing else.
+TEST_F(DecodeTest, ExpertsThatTheClassStacksAreSaidToStayApart) {
+  const MadeNvfp4 made =
+      MakeNvfp4("model.layers.0.feed_forward.experts.0.gate_proj", 32, 64,
+                Nvfp4Names::kCompressedTensors);
+  for (const char* type : {"llama4_text", "qwen3_moe"}) {
+    ModelJson config = LlamaConfig();
+    config["model_type"] = type;
+    std::filesystem::remove_all(At("q"));
+    WriteModel(At("q"), config, {made.parts});
+    const auto model = Model::Open(At("q"));
+    ASSERT_THAT(model, IsOk());
+    const auto plan = MakeConversionPlan(
+        *model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
+    ASSERT_THAT(plan, IsOk());
+    const bool stacks = std::string_view(type) == "llama4_text";
+    EXPECT_EQ(plan->experts_apart, stacks);
+    EXPECT_EQ(plan->notes.size(), stacks ? 1u : 0u);
+  }
+}
+
+// Ministral 3's: one scale, named as those of blocks are.
+TEST_F(DecodeTest, OneScaleWithTheNameOfBlocksIsOfTheTensor) {
+  const std::string name = "model.layers.0.x.q_proj.";
+  const auto number = [&](const char* leaf, uint16_t bits) {
+    WrittenTensor t = {name + leaf, "BF16", {}, std::vector<std::byte>(2)};
+    std::memcpy(t.bytes.data(), &bits, 2);
+    return t;
+  };
+  ModelJson config = LlamaConfig();
+  config["quantization_config"] = {{"quant_method", "fp8"},
+                                   {"activation_scheme", "static"},
+                                   {"weight_block_size", nullptr}};
+  WriteModel(At("q"), config,
+             {{{name + "weight",
+                "F8_E4M3",
+                {128, 256},
+                std::vector<std::byte>(128 * 256, std::byte{0x38})},
+               number("weight_scale_inv", 0x3E80),
+               number("activation_scale", 0x4000)}});
+  ASSERT_THAT(Decode(), IsOk());
+  const auto plain = Model::Open(At("plain"));
+  ASSERT_THAT(plain, IsOk());
+  ASSERT_EQ(plain->tensors().size(), 1u);
+  const auto bytes = BytesOf(*plain, name + "weight");
+  ASSERT_EQ(bytes.size(), size_t{2} * 128 * 256);
+  EXPECT_EQ(bytes[0], std::byte{0x80});
+  EXPECT_EQ(bytes[1], std::byte{0x3E});
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ copy model.layers.{{0-60}}.self_attn.kv_a_layernorm.weight 512
 quant model.layers.{{0-60}}.self_attn.q_a_proj.weight A,H{stored}
 quant model.layers.{{0-60}}.self_attn.q_b_proj.weight QB,A{stored}
 quant model.layers.{{0-60}}.self_attn.kv_a_proj_with_mqa.weight 576,H{stored}
-quant model.layers.{{0-60}}.self_attn.kv_b_proj.weight KVB,512{stored}
+any model.layers.{{0-60}}.self_attn.kv_b_proj.weight KVB,512{stored}  # plain in 4 bits: engines split it while they load
 quant model.layers.{{0-60}}.self_attn.o_proj.weight H,O{stored}
 """
 _DENSE = """

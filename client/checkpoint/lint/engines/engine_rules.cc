@@ -51,6 +51,13 @@ class EngineRules : public Rules {
         Find("kept-plain", w.module,
              "it belongs to the indexer of sparse attention, but is quantized",
              "indexer");
+      } else if (SplitModule(w.module).leaf == "kv_b_proj" &&
+                 w.has_four_bits()) {
+        Find("kept-plain", w.module,
+             "it is quantized to 4 bits, but engines split this weight of "
+             "latent attention while they load it: SGLang reads its codes as "
+             "numbers",
+             "latent");
       } else if (role == Role::kRouter || role == Role::kVision ||
                  (role == Role::kEmbedding && IsTable(w.module) &&
                   !IsTarget(w.module))) {

@@ -65,6 +65,7 @@ const RoleCase kRoles[] = {
     {kText, "fc", Role::kHead},
     {kText, "model.layers.0.mlp.fc", Role::kUnknown},
     {kText, "model.embed_tokens", Role::kEmbedding},
+    {kText, "embedding_model.layers.0.mlp.up_proj", Role::kLinear},
     {kText, "model.layers.0.input_layernorm", Role::kNorm},
     {kText, "model.layers.0.mlp.gate", Role::kRouter},
     {kText, "model.layers.0.mlp.gate.wg", Role::kRouter},

@@ -1,7 +1,11 @@
 // Tests that experts are quantized if engines load quantized ones, and are
 // otherwise reported as unquantized.
+#include <map>
+
 #include "client/checkpoint/anatomy/role.h"
+#include "client/checkpoint/convert/conversion.h"
 #include "tests/client/checkpoint/anatomy/unclear_fixture.h"
+#include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -140,6 +144,58 @@ TEST_F(StacksTest, GptOssDialectNeedsAGptOssModel) {
               AllOf(HasSubstr("llama"), HasSubstr("--dialect compressed")));
   config["model_type"] = "gpt_oss";
   EXPECT_THAT(plan(), IsOk());
+}
+
+// Llama 4's class in transformers makes no stacks of single experts.
+TEST_F(StacksTest, DecodedExpertsAreTheStacksThatTheClassHas) {
+  const std::string experts = "model.layers.0.feed_forward.experts";
+  std::vector<WrittenTensor> tensors;
+  std::map<std::string, std::vector<std::byte>> want;
+  const auto put = [&](const std::string& stack, const char* leaf, int expert,
+                       int64_t rows, int64_t cols, int64_t all, int64_t at) {
+    const MadeNvfp4 made =
+        MakeNvfp4(fmt::format("{}.{}.{}", experts, expert, leaf), rows, cols,
+                  Nvfp4Names::kCompressedTensors, 0.1f + expert);
+    tensors.insert(tensors.end(), made.parts.begin(), made.parts.end());
+    std::vector<std::byte>& bytes = want[stack];
+    bytes.resize(static_cast<size_t>(2 * cols * all * 2));
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < cols; ++j) {
+        const int64_t to = (expert * cols + j) * all + at + i;
+        std::memcpy(&bytes[static_cast<size_t>(2 * to)],
+                    &made.plain.bytes[static_cast<size_t>(2 * (i * cols + j))],
+                    2);
+      }
+    }
+  };
+  for (const int e : {0, 1}) {
+    put("gate_up_proj", "up_proj", e, 32, 64, 64, 32);
+    put("gate_up_proj", "gate_proj", e, 32, 64, 64, 0);
+    put("down_proj", "down_proj", e, 64, 32, 64, 0);
+  }
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "llama4_text";
+  WriteModel(dir_ / "q", config, {tensors});
+  const auto model = Model::Open(dir_ / "q");
+  ASSERT_THAT(model, IsOk());
+  const auto plan = MakeConversionPlan(
+      *model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->weights(), 6u);
+  EXPECT_FALSE(plan->experts_apart);
+  ASSERT_THAT(Convert({*model, *plan}, dir_ / "plain"), IsOk());
+  const auto plain = Model::Open(dir_ / "plain");
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_EQ(plain->tensors().size(), 2u);
+  for (const auto& [name, bytes] : want) {
+    const ModelTensor* t = plain->Find(experts + "." + name);
+    ASSERT_NE(t, nullptr) << name;
+    EXPECT_EQ(t->stored.shape,
+              (std::vector<int64_t>{2, name == "down_proj" ? 32 : 64, 64}));
+    std::vector<std::byte> there(t->stored.size);
+    ASSERT_THAT(plain->Read(*t, 0, absl::MakeSpan(there)), IsOk());
+    EXPECT_TRUE(there == bytes) << name;
+  }
 }
 
 }  // namespace

@@ -81,5 +81,96 @@ TEST_F(UnknownTest, LeavesOutWeightsStoredAsKRows) {
   EXPECT_THAT(Left(*plan, a)->reason, HasSubstr("Conv1D"));
 }
 
+// Engines split it in two while they load, and read packed codes as numbers.
+TEST_F(UnknownTest, LatentAttentionsMatrixIsNotQuantizedToFourBits) {
+  using W = WeightFormat;
+  const std::string b = "model.layers.0.self_attn.kv_b_proj";
+  const std::string a = "model.layers.0.self_attn.kv_a_proj_with_mqa";
+  ASSERT_THAT(
+      Plan({Bf16(a + ".weight", {64, 128}), Bf16(b + ".weight", {128, 128})}),
+      IsOk());
+  for (const auto& [dialect, format] :
+       {std::pair(Dialect::kCompressedTensors, W::kNvfp4),
+        std::pair(Dialect::kCompressedTensors, W::kNvfp4FourOverSix),
+        std::pair(Dialect::kCompressedTensors, W::kMxfp4),
+        std::pair(Dialect::kModelOpt, W::kNvfp4)}) {
+    SCOPED_TRACE(Name(format));
+    const auto plan = PlanAgain(
+        {.dialect = dialect, .format = format, .include = {"*_proj"}});
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_EQ(plan->weights(), 15u);
+    ASSERT_NE(Left(*plan, b), nullptr);
+    EXPECT_THAT(Left(*plan, b)->kind, HasSubstr("latent attention"));
+    EXPECT_THAT(Left(*plan, b)->reason, HasSubstr("=fp8_dynamic"));
+    EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("kv_b_proj"));
+  }
+  for (const W format : {W::kFp8, W::kFp8Dynamic, W::kFp8Block, W::kMxfp8}) {
+    const auto plan = PlanAgain({.format = format});
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_EQ(Left(*plan, b), nullptr) << Name(format);
+  }
+  const auto ruled = PlanAgain({.rules = {"*kv_b_proj=fp8_dynamic"}});
+  ASSERT_THAT(ruled, IsOk());
+  EXPECT_EQ(Left(*ruled, b), nullptr);
+}
+
+// Mamba-1's, which has an x_proj; engines quantize Mamba-2's.
+TEST_F(UnknownTest, LayersOfMambaOneStayAndThoseOfMambaTwoDoNot) {
+  for (const std::string mixer :
+       {"model.layers.0.mamba", "model.layers.0.mixer"}) {
+    SCOPED_TRACE(mixer);
+    const auto in = Bf16(mixer + ".in_proj.weight", {64, 128});
+    const auto out = Bf16(mixer + ".out_proj.weight", {128, 64});
+    const auto two = Plan({in, out});
+    ASSERT_THAT(two, IsOk());
+    EXPECT_EQ(two->weights(), 16u);
+    const auto one = Plan({in, out, Bf16(mixer + ".x_proj.weight", {8, 64})});
+    ASSERT_THAT(one, IsOk());
+    EXPECT_EQ(one->weights(), 14u);
+    for (const char* leaf : {".in_proj", ".out_proj"}) {
+      ASSERT_NE(Left(*one, mixer + leaf), nullptr);
+      EXPECT_THAT(Left(*one, mixer + leaf)->kind, HasSubstr("Mamba-1"));
+    }
+    EXPECT_THAT(ConfigFiles(model_, *one).back().text,
+                HasSubstr("(in_proj|out_proj|x_proj)$"));
+  }
+}
+
+TEST_F(UnknownTest, APatternThatNamesNothingIsAnErrorOfUsage) {
+  ASSERT_THAT(Plan({}), IsOk());
+  const Selection wrong[] = {{.only = {"*.mpl.*"}},
+                             {.ignore = {"*.q_proj", "*.mpl.*"}},
+                             {.include = {"*.mpl.*"}},
+                             {.rules = {"*.mpl.*=bf16"}}};
+  const char* options[] = {"--only", "--ignore", "--include", "--rule"};
+  for (size_t i = 0; i < std::size(wrong); ++i) {
+    EXPECT_THAT(Error(PlanAgain(wrong[i])),
+                testing::StartsWith(fmt::format("{} *.mpl.*", options[i])));
+  }
+  // A tied head is in no file, and a shadowed rule does name something.
+  ModelJson tied = LlamaConfig();
+  tied["tie_word_embeddings"] = true;
+  EXPECT_THAT(Plan({}, {.ignore = {"lm_head"}}, tied), IsOk());
+  EXPECT_THAT(PlanAgain({.rules = {"*.mlp.*=bf16", "*.up_proj=mxfp8"}}),
+              IsOk());
+}
+
+// jina-embeddings-v3's, which peft cannot merge.
+TEST_F(UnknownTest, AnAdapterThatTheModelComputesIsToBeFoldedByTheModel) {
+  const std::string q = "model.layers.0.x.parametrizations.weight.";
+  EXPECT_THAT(Error(Plan({Bf16(q + "original", {64, 128}),
+                          Bf16(q + "0.lora_A", {4, 128})})),
+              AllOf(HasSubstr("remove_parametrizations"),
+                    testing::Not(HasSubstr("AutoPeft"))));
+}
+
+TEST_F(UnknownTest, IncludeIsNotOfferedForWhatItDoesNotTake) {
+  const auto plan = Plan({});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(Left(*plan, "lm_head")->reason, HasSubstr("--include"));
+  EXPECT_THAT(Left(*plan, "model.embed_tokens")->reason,
+              testing::Not(HasSubstr("--include")));
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

@@ -106,6 +106,8 @@ TEST_F(ModuleLists, TargetsOfTwoFormatsMatchEnginesNames) {
   size_t mixed = 0;
   for (const Family& f : Families()) {
     for (const auto& c : cases) {
+      // A rule that names nothing is an error.
+      if (std::none_of(f.quantized.begin(), f.quantized.end(), c.is)) continue;
       Selection selection;
       selection.rules = {std::string(c.rule) + "=fp8_dynamic"};
       const ModelJson config = Convert(f, selection);

@@ -76,6 +76,11 @@ std::vector<Fault> ConfigFaults() {
          q["transform_config"] = {{"config_groups", {{"R1", {1}}}}};
        }),
        "\"transform_config\" has R1, but there is no tensor for it"},
+      // The name of a transform is not a part of a projection's name.
+      {"config-mismatch", ct, Config([](ModelJson& q) {
+         q["transform_config"] = {{"config_groups", {{"v", {1}}}}};
+       }),
+       "\"transform_config\" has v, but there is no tensor for it"},
       {"config-mismatch", ct,
        Config([](ModelJson& q) { q["quantization_status"] = "frozen"; }),
        "is \"frozen\""},

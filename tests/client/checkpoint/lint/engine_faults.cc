@@ -141,6 +141,8 @@ std::vector<Fault> EngineFaults() {
        "4 experts are stored as BF16"},
       {"kept-plain", ct, Quantized("visual.blocks.0.attn.qkv"),
        "one of the vision and audio layers, but is quantized"},
+      {"kept-plain", mo, Quantized("model.layers.0.self_attn.kv_b_proj"),
+       "SGLang reads its codes as numbers"},
       {"kept-plain", mo, Quantized("multi_modal_projector.linear_1"),
        "multi_modal_projector.linear_1: it is one of the vision"},
       {"kept-plain", mo, Quantized("model.layers.0.mlp.gate"),

@@ -149,5 +149,24 @@ TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   }
 }
 
+// A sentence encoder's, whose class has no head and no "model." in its names.
+TEST_F(LintRulesTest, NamesOfADecoderWithoutItsHeadAreClean) {
+  const auto bare = [](Planted& p) {
+    p.tensors.erase("lm_head.weight");
+    const auto tensors = p.tensors;
+    for (const auto& [name, t] : tensors) {
+      Rename(&p, name, name.substr(std::string_view("model.").size()));
+    }
+    p.config["tie_word_embeddings"] = true;
+  };
+  EXPECT_EQ(Lints({"", Base::kCompressedTensors, bare, ""}), "");
+  const auto half = [&](Planted& p) {
+    bare(p);
+    Rename(&p, "norm.weight", "model.norm.weight");
+  };
+  EXPECT_THAT(Lints({"", Base::kCompressedTensors, half, ""}),
+              HasSubstr("wrapped-names"));
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

@@ -12,6 +12,25 @@ std::vector<Fault> ScaleFaults() {
       {"fused-scales", mo, Set(kK + ".weight_scale_2", 1e-4f),
        "the global scale of model.layers.0.self_attn.k_proj is"},
       {"fused-in-part", ct, Plain(kK), "k_proj is not"},
+      {"fused-in-part", ct,
+       [](Planted& p) {
+         Expert(-1, {})(p);
+         const std::string experts = "model.layers.0.mlp.experts.";
+         for (const char* e : {"0", "1"}) {
+           Quantized(experts + e + ".gate_proj")(p);
+         }
+       },
+       "gate_proj is quantized, but model.layers.0.mlp.experts.0.down_proj"},
+      {"unknown-format", ct,
+       [](Planted& p) {
+         const std::string name = "model.layers.0.self_attn.o_proj.";
+         p.tensors[name + "weight"] = {name + "weight",
+                                       "F8_E4M3",
+                                       {32, 64},
+                                       std::vector<std::byte>(32 * 64)};
+         Put(name + "scale_weight", {1})(p);
+       },
+       "its scales may be model.layers.0.self_attn.o_proj.scale_weight"},
       {"bad-scale", ct, Set(kQ + ".weight_global_scale", 0),
        "weight_global_scale is 0"},
       {"bad-scale", mo, Set(kQ + ".weight_scale_2", NAN), "is NaN"},

@@ -110,6 +110,19 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), Named{"vllm serve"});
   EXPECT_EQ(next(ct, "fp8_dynamic"), both);
+  // Other classes have latent attention in another way.
+  shards.back().push_back(
+      Bf16("model.layers.1.self_attn.kv_b_proj.weight", {128, 128}));
+  WriteModel(Fresh("m"), config, shards);
+  EXPECT_EQ(next("modelopt", "nvfp4"), both);
+  config["architectures"] = {"DeepseekV2ForCausalLM"};
+  WriteModel(Fresh("m"), config, shards);
+  EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});
+  // So have types that nobody looked at.
+  config = LlamaConfig();
+  config["model_type"] = "mimo";
+  WriteModel(Fresh("m"), config, LlamaShards());
+  EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
 }
 
 TEST_F(ModelVerdict, EngineRunsNameExistingFormats) {
@@ -213,6 +226,14 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   EXPECT_EQ(Run({"compare", At("made"), At("other")}).code, 8);
   EXPECT_EQ(
       Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
+  // Added tensors count, and the description is not looked at.
+  EXPECT_THAT(good.out, HasSubstr("config.json is not looked at"));
+  auto more = shards;
+  more.back().push_back(Bf16("model.layers.1.mlp.up_proj.bias", {256}));
+  WriteModel(Fresh("more"), LlamaConfig(), more);
+  const Outcome added = Run({"compare", At("other"), At("more")});
+  EXPECT_EQ(added.code, 8);
+  EXPECT_THAT(added.out, HasSubstr("1 tensor is in the second model alone"));
   // Missing tensors count.
   shards.back().pop_back();
   WriteModel(Fresh("short"), LlamaConfig(), shards);
@@ -267,6 +288,16 @@ TEST_F(ModelVerdict, VerifyAcceptsScaleNamesAndInspectNamesOddTensors) {
   const auto json =
       ModelJson::parse(Run({"inspect", At("other"), "--json"}).out);
   EXPECT_EQ(json["orphaned"][0]["module"], "model.layers.0.mlp.gone");
+  // Rotations are named by inspect and by lint.
+  ModelJson config = ModelJson::parse(ReadFile(At("made/config.json")));
+  config["quantization_config"]["transform_config"] = {
+      {"config_groups", {{"R4", ModelJson::object()}}}};
+  WriteFile(At("made/config.json"), config.dump());
+  for (const char* command : {"inspect", "lint"}) {
+    EXPECT_THAT(Run({command, At("made")}).out,
+                HasSubstr("quantization_config has a transform_config (R4): "
+                          "weights are rotated"));
+  }
 }
 
 TEST_F(ModelVerdict, LintSaysThatAModelIsNotQuantized) {

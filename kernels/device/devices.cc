@@ -83,8 +83,8 @@ std::string CudaUnavailableReason() {
 #ifdef QUANTD_HAVE_CUDA
   return cuda::UnavailableReason();
 #else
-  return "no CUDA device: this build has no CUDA backend (nvcc 13 or newer "
-         "was not found, or QUANTD_CUDA=OFF)";
+  return "no CUDA device: this program was built without CUDA, like the files "
+         "of a release; build it from source with nvcc 13 or newer";
 #endif
 }
 

@@ -134,6 +134,8 @@ def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
   for name in got:
     if name not in known.__annotations__:
       near = difflib.get_close_matches(name, known.__annotations__, 1)
+      if name in ("seed", "rounding") and "stochastic" in known.__annotations__:
+        near = ["stochastic"]
       hint = f"; did you mean {near[0]!r}?" if near else ""
       raise TypeError(f"{function}() has no option {name!r}{hint}")
 

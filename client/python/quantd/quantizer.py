@@ -100,11 +100,12 @@ class Quantizer:
         TransformerEngine. It selects the format of the same family.
       with_rht: True rotates the columnwise copy, as TransformerEngine does. Or
         "rowwise", "columnwise" or "both".
-      with_random_sign_mask: False sets all signs of the rotation to +1.
+      with_random_sign_mask: True uses TransformerEngine's fixed mask, 0xD7E8.
+        False sets all signs of the rotation to +1.
       with_2d_quantization: True has the effect of square block_dims.
       stochastic_rounding: Round stochastically. Without `seed` every call draws
         a seed, which its tensor has as `seed`.
-      seed: The seed of stochastic rounding.
+      seed: The seed of stochastic rounding, the same for every call.
       with_amax_reduction: Reduce amaxes over processes before quantizing. None
         reduces them only if `amax_reduction` is given, False never.
       amax_reduction: A function that maps this process' fp32 amaxes to the
@@ -269,7 +270,9 @@ class Quantizer:
       "rowwise": self.rowwise_usage,
       "columnwise": self.columnwise_usage,
       "with_rht": self.with_rht,
+      "with_random_sign_mask": self.with_random_sign_mask,
       "stochastic_rounding": self.stochastic_rounding,
+      "seed": self.seed,
       **self.keywords,
     }
     told = ", ".join(f"{name}={shown(value)}" for name, value in said.items())

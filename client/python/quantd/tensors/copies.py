@@ -141,14 +141,20 @@ class Copy:
 
   @property
   def scales(self) -> Any:
-    """The scales with padding, as E4M3, E8M0, fp32 or a profile's type."""
+    """The scales with padding, as E4M3, E8M0, fp32 or a profile's type.
+
+    NVFP4 and MX: one for each block of a line, with lines padded to a multiple
+    of 128 and blocks to a multiple of 4. E4M3 and E8M0 without a type in the
+    array's library are bits in uint8. NVFP4's value is
+    code * scale * amax / (448 * 6).
+    """
     return self._part("scale")
 
   @property
   def amax(self) -> Any:
     """The amax that the codes were made with, in fp32.
 
-    One number, or one for each group or line. None for formats without an amax,
+    An array of one number, or of one for each group or line. None for formats without an amax,
     which are MX and FP8 block scaling.
     """
     return self._part("amax")

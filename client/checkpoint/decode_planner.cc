@@ -43,26 +43,19 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     DropMadeWith(&plan.shards.back().metadata);
     plan.shards.back().metadata.emplace("format", "pt");
   }
-  size_t kept_scales = 0;
   for (const ModelTensor& t : model.tensors()) {
     plan.bytes_in += t.stored.size;
     if (const auto found = first.find(&t); found != first.end()) {
       plan.shards[t.shard].tensors.push_back(
           plan.decoded[found->second].tensor());
     } else if (parts.count(&t) == 0 &&
-               decoded.count(StorageOf(t.stored).module) == 0) {
+               decoded.count(StorageOf(t.stored).module) == 0 &&
+               !IsCacheScale(t.name())) {
       plan.copies.push_back(&t);
       plan.shards[t.shard].tensors.push_back(t.stored);
-      kept_scales += IsCacheScale(t.name());
     } else {
       plan.quantized_bytes_in += t.stored.size;
     }
-  }
-  if (kept_scales > 0) {
-    plan.notes.push_back(
-        fmt::format("{} scales of the KV cache are copied, although plain "
-                    "models do not have them",
-                    kept_scales));
   }
   for (const DecodedWeight& w : plan.decoded) {
     if (!w.experts.empty() || ExpertsAbove(w.stored.module).empty() ||
@@ -71,9 +64,9 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     }
     plan.experts_apart = true;
     plan.notes.push_back(fmt::format(
-        "experts stay single weights, like {}, which engines read that read "
-        "them quantized; the class of transformers for {} reads stacks alone, "
-        "so that its from_pretrained would make experts of random numbers",
+        "experts stay single weights, like {}, which the engines read that "
+        "ran the quantized model; the class of transformers for {} reads only "
+        "stacks, so its from_pretrained would make random experts",
         w.name, model.model_type()));
     break;
   }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -34,6 +35,9 @@ struct Selection {
   std::optional<Profile> profile = {};
   // The largest magnitude of each module's inputs, by module.
   std::map<std::string, float> input_amax = {};
+  // The largest magnitudes of the keys and of the values that each attention
+  // caches; empty: no scales of caches are written.
+  std::map<std::string, std::pair<float, float>> cache_amax = {};
 };
 
 // The size in bytes of a tensor with this safetensors type and shape.
@@ -112,11 +116,19 @@ struct OutputShard {
   safetensors::Metadata metadata;
 };
 
+// A scale of an attention's cached keys or values.
+struct CacheScale {
+  std::string name;
+  float value = 0;
+};
+
 struct ConversionPlan {
   Dialect dialect = Dialect::kNone;
   std::vector<FusedWeights> groups;
   std::vector<DecodedWeight> decoded;
   std::vector<const ModelTensor*> copies;  // copied byte for byte
+  std::vector<CacheScale> cache_scales;
+  bool scales_caches = false;  // or another part of the output has the scales
   std::vector<OutputShard> shards;  // the model's shards that are not empty
   std::vector<LeftOut> left_out;    // matrices that are copied
   std::vector<std::string> notes;

@@ -91,9 +91,12 @@ class Planner {
     }
     dropped_.erase(nullptr);
     // Other parts of these weights, such as input scales, are dropped with
-    // them.
+    // them. New scales of the KV cache replace the model's own.
     for (const ModelTensor& t : model_.tensors()) {
-      if (modules.count(StorageOf(t.stored).module) > 0) dropped_.insert(&t);
+      if (modules.count(StorageOf(t.stored).module) > 0 ||
+          (!selection_.cache_amax.empty() && IsCacheScale(t.name()))) {
+        dropped_.insert(&t);
+      }
     }
     for (const auto* list : {&stored->unclear, &stored->orphans}) {
       for (const UnclearWeight& u : *list) Carry(u, Role::kLinear, kUnclear);
@@ -346,6 +349,9 @@ class Planner {
         }
       }
     }
+    const auto caches =
+        TakeCaches(model_, selector_.architecture(), selection_, &plan_);
+    if (!caches.ok()) return caches;
     Arrange(&plan_);
     return CheckNames(model_.path(), plan_);
   }

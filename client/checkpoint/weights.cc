@@ -15,6 +15,9 @@
 namespace quantd::checkpoint {
 namespace {
 
+// The largest E4M3 number, to which the largest key or value is scaled.
+constexpr float kLargestCode = 448;
+
 // The type of the part. Some profiles store scales in the type of the weight,
 // where others store fp32.
 std::string TypeOf(const Weight& w, const StoredPart& part) {
@@ -213,6 +216,73 @@ absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan) {
     for (const Weight& w : group.weights) {
       if (auto s = CheckInput(w); !s.ok()) return s;
     }
+  }
+  return absl::OkStatus();
+}
+
+std::map<std::string, size_t> AttentionsOf(const Model& model,
+                                           const Architecture& architecture) {
+  std::map<std::string, size_t> attentions;
+  for (const ModelTensor& t : model.tensors()) {
+    for (const char* leaf :
+         {".k_proj.", ".qkv_proj.", ".query_key_value.", ".kv_b_proj."}) {
+      const size_t end = t.name().find(leaf);
+      if (end != std::string::npos &&
+          architecture.RoleOf(t.name()) != Role::kVision) {
+        attentions.emplace(t.name().substr(0, end), t.shard);
+      }
+    }
+  }
+  return attentions;
+}
+
+absl::Status TakeCaches(const Model& model, const Architecture& architecture,
+                        const Selection& selection, ConversionPlan* plan) {
+  if (selection.cache_amax.empty()) return absl::OkStatus();
+  const bool own = plan->dialect == Dialect::kModelOpt;
+  if (!own && plan->dialect != Dialect::kCompressedTensors) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--kv-cache fp8: --dialect {} has no scales of caches; take "
+        "compressed-tensors or modelopt",
+        Name(plan->dialect)));
+  }
+  std::vector<std::string> missing;
+  for (const auto& [attention, shard] : AttentionsOf(model, architecture)) {
+    const auto found = selection.cache_amax.find(attention);
+    if (found == selection.cache_amax.end()) {
+      missing.push_back(attention);
+      continue;
+    }
+    const auto& [keys, values] = found->second;
+    for (const auto& [letter, amax] :
+         {std::pair{'k', keys}, std::pair{'v', values}}) {
+      std::string name =
+          own ? fmt::format("{}.{}_proj.", attention, letter) : attention + ".";
+      name += fmt::format("{}_scale", letter);
+      // Each library has its own shape of one number.
+      std::vector<int64_t> shape(own ? 0 : 1, 1);
+      plan->shards[shard].tensors.push_back(
+          {name, "F32", std::move(shape), 0, sizeof(float)});
+      plan->cache_scales.push_back({std::move(name), amax / kLargestCode});
+    }
+  }
+  plan->scales_caches = true;
+  // The attentions may be in shards that another conversion takes.
+  const bool elsewhere = missing.empty() && model.left() > 0;
+  if (plan->cache_scales.empty() && !elsewhere) {
+    return absl::InvalidArgumentError(
+        missing.empty()
+            ? "--kv-cache fp8: no attention that caches keys and values is "
+              "known in this model"
+            : fmt::format("--kv-cache fp8: --input-amax has no largest keys "
+                          "and values of {}",
+                          missing.front()));
+  }
+  if (!missing.empty()) {
+    plan->notes.push_back(
+        fmt::format("no scales of caches, for --input-amax has none, and "
+                    "engines take 1: {}",
+                    fmt::join(missing, ", ")));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_WEIGHTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_WEIGHTS_H_
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,17 @@ std::vector<Weight> TakeUneven(const Model& model,
 // their group. Adds a note about weights without one, or returns
 // INVALID_ARGUMENT if engines need it.
 absl::Status TakeInputs(const Selection& selection, ConversionPlan* plan);
+
+// The attentions of a language model that cache keys and values, each with the
+// shard of its first tensor.
+std::map<std::string, size_t> AttentionsOf(const Model& model,
+                                           const Architecture& architecture);
+
+// Adds the scales of the KV cache to the plan and to its shards, if the
+// selection has largest magnitudes, and notes attentions without one.
+// INVALID_ARGUMENT if the dialect has no such scales, or no attention gets one.
+absl::Status TakeCaches(const Model& model, const Architecture& architecture,
+                        const Selection& selection, ConversionPlan* plan);
 
 // The output tensors of a weight that is not part of an output stack. Sets its
 // outputs.

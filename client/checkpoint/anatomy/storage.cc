@@ -190,8 +190,9 @@ bool IsSpareBeside(std::string_view part) {
 }
 
 bool IsCacheScale(std::string_view name) {
-  const std::string_view ends[] = {"k_scale", "v_scale", "k_proj.output_scale",
-                                   "v_proj.output_scale"};
+  const std::string_view ends[] = {".k_scale", ".v_scale", ".kv_scale",
+                                   ".k_proj.output_scale",
+                                   ".v_proj.output_scale"};
   return std::any_of(std::begin(ends), std::end(ends),
                      [&](std::string_view end) { return name.ends_with(end); });
 }

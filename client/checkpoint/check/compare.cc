@@ -270,15 +270,18 @@ absl::StatusOr<ModelDifference> CompareModels(
   const Entries& in_a = side_a->entries;
   const Entries& in_b = side_b->entries;
   ModelDifference out;
-  // Skips input scales, which belong to a format: a model without them does not
-  // lack a weight.
-  const auto only_in_a = [&](const std::string& name) {
-    if (!IsSpareBeside(SplitModule(name).leaf)) out.only_a.push_back(name);
+  // Skips scales of inputs and of the KV cache, which belong to a format: a
+  // model without them does not lack a weight.
+  const auto add_to = [](const std::string& name,
+                         std::vector<std::string>* only) {
+    if (!IsSpareBeside(SplitModule(name).leaf) && !IsCacheScale(name)) {
+      only->push_back(name);
+    }
   };
   for (const auto& [name, entry] : in_a) {
     const auto found = in_b.find(name);
     if (found == in_b.end()) {
-      only_in_a(name);
+      add_to(name, &out.only_a);
       continue;
     }
     const OriginalValues va = ValuesOf(a, entry);
@@ -295,19 +298,19 @@ absl::StatusOr<ModelDifference> CompareModels(
     out.tensors.push_back(*std::move(one));
   }
   for (const auto& [name, entry] : in_b) {
-    if (in_a.count(name) == 0) out.only_b.push_back(name);
+    if (in_a.count(name) == 0) add_to(name, &out.only_b);
   }
   for (const auto& [name, tensor] : side_a->others) {
     const auto found = side_b->others.find(name);
     if (found == side_b->others.end()) {
-      only_in_a(name);
+      add_to(name, &out.only_a);
     } else if (auto s = CompareOther(a, *tensor, b, *found->second, &out);
                !s.ok()) {
       return s;
     }
   }
   for (const auto& [name, tensor] : side_b->others) {
-    if (side_a->others.count(name) == 0) out.only_b.push_back(name);
+    if (side_a->others.count(name) == 0) add_to(name, &out.only_b);
   }
   std::sort(out.tensors.begin(), out.tensors.end(),
             [](const auto& x, const auto& y) { return x.name < y.name; });

@@ -4,14 +4,66 @@
 #include <cmath>
 #include <cstddef>
 
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/weight_values.h"
+#include "fmt/format.h"
 
 namespace quantd::checkpoint {
+namespace {
+
+void Add(double amax, Calibrated* scales) {
+  scales->least = scales->count == 0 ? amax : std::min(scales->least, amax);
+  scales->most = std::max(scales->most, amax);
+  ++scales->count;
+}
+
+}  // namespace
 
 // A scale maps the largest magnitude to 448, or to 6 * 448 for NVFP4.
 double InputAmax(const ModelTensor& tensor, Global rule, float scale) {
   if (tensor.name().ends_with("_global_scale")) rule = Global::kDivisor;
   return rule == Global::kNone ? 448.0 * scale : AmaxOf(rule, scale);
+}
+
+absl::StatusOr<Calibrated> InputsOf(const Model& model,
+                                    const StoredModel& stored) {
+  Calibrated out;
+  for (const StoredWeight& w : stored.weights) {
+    const ModelTensor* t = w.part(PartSource::kInputScale);
+    if (t == nullptr) continue;
+    const auto numbers = ReadNumbers(model, *t);
+    if (!numbers.ok()) return numbers.status();
+    for (const float x : *numbers) {
+      Add(InputAmax(*t, w.layout->global, x), &out);
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<Calibrated> CachesOf(const Model& model) {
+  Calibrated out;
+  for (const ModelTensor& t : model.tensors()) {
+    if (!IsCacheScale(t.name())) continue;
+    const auto numbers = ReadNumbers(model, t);
+    if (!numbers.ok()) return numbers.status();
+    for (const float x : *numbers) Add(448.0 * x, &out);
+  }
+  return out;
+}
+
+Json JsonOf(const Calibrated& scales) {
+  const auto number = [](double x) {
+    return std::isfinite(x) ? Json(x) : Json(nullptr);
+  };
+  return {{"count", scales.count},
+          {"least", number(scales.least)},
+          {"most", number(scales.most)}};
+}
+
+std::string TextOf(const Calibrated& scales, std::string_view what) {
+  if (scales.count == 0) return "";
+  return fmt::format("{} scales of {}, for magnitudes up to {:.4g} to {:.4g}",
+                     scales.count, what, scales.least, scales.most);
 }
 
 absl::StatusOr<bool> AreReciprocals(const Model& model,

@@ -3,6 +3,10 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_INPUT_SCALE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_INPUT_SCALE_H_
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+
 #include "absl/status/statusor.h"
 #include "client/checkpoint/stored.h"
 
@@ -17,6 +21,22 @@ inline constexpr double kMostMedianInput = 4096;
 
 // The largest input that a stored input scale implies. `rule` is the layout's.
 double InputAmax(const ModelTensor& tensor, Global rule, float scale);
+
+// The scales that a calibration left in a model: their number, and the least
+// and the largest magnitude that they stand for.
+struct Calibrated {
+  size_t count = 0;
+  double least = 0;
+  double most = 0;
+};
+// Returns the scales of inputs.
+absl::StatusOr<Calibrated> InputsOf(const Model& model,
+                                    const StoredModel& stored);
+// Returns the scales of keys and values in the KV cache.
+absl::StatusOr<Calibrated> CachesOf(const Model& model);
+Json JsonOf(const Calibrated& scales);
+// Returns a line about scales of `what`; "" without scales.
+std::string TextOf(const Calibrated& scales, std::string_view what);
 
 // Whether the model stores reciprocals of input scales: most scales would imply
 // inputs that are too large, while their reciprocals imply plausible ones.

@@ -29,11 +29,16 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
           {"group_size", nullptr}};
 }
 
-// Whether the model has KV cache scales whose names end with `ending`.
-bool HasCacheScales(const Model& model, std::string_view ending) {
+// Whether the output has KV cache scales, or the model has some whose names end
+// with `ending`.
+bool HasCacheScales(const ConversionPlan& plan, std::string_view ending) {
+  if (plan.scales_caches) return true;
   return std::any_of(
-      model.tensors().begin(), model.tensors().end(),
-      [&](const ModelTensor& t) { return t.name().ends_with(ending); });
+      plan.shards.begin(), plan.shards.end(), [&](const OutputShard& shard) {
+        return std::any_of(
+            shard.tensors.begin(), shard.tensors.end(),
+            [&](const auto& t) { return t.name.ends_with(ending); });
+      });
 }
 
 struct Scheme {
@@ -94,7 +99,7 @@ Json CompressedTensorsConfig(const Model& model, const ConversionPlan& plan) {
           {"global_compression_ratio", nullptr},
           {"ignore", IgnoredExpressions(model, plan, /*embeddings=*/false,
                                         NameStyle::kRegular)},
-          {"kv_cache_scheme", HasCacheScales(model, kCompressedTensorsCache)
+          {"kv_cache_scheme", HasCacheScales(plan, kCompressedTensorsCache)
                                   ? Arguments(8, "tensor", false)
                                   : Json(nullptr)},
           {"moe_sparsity_config", nullptr},
@@ -122,7 +127,7 @@ Json ModelOptProducer() {
 Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
   const auto modules = ModulesOf(plan);
   const Json cache =
-      HasCacheScales(model, kModelOptCache) ? Json("FP8") : Json(nullptr);
+      HasCacheScales(plan, kModelOptCache) ? Json("FP8") : Json(nullptr);
   Json out = Json::object();
   if (modules.size() > 1) {
     out["quant_algo"] = "MIXED_PRECISION";
@@ -169,6 +174,12 @@ Json ModelOptConfig(const Model& model, const ConversionPlan& plan) {
   out["ignore"] = quantization["exclude_modules"];
   for (const char* key : {"quant_algo", "group_size", "quantized_layers"}) {
     if (quantization.contains(key)) out[key] = quantization[key];
+  }
+  // Engines that read this file look here, and for quant_algo's neighbour in
+  // hf_quant_config.json.
+  if (!quantization["kv_cache_quant_algo"].is_null()) {
+    out["kv_cache_scheme"] = {
+        {"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
   }
   out["producer"] = ModelOptProducer();
   out["quant_method"] = "modelopt";

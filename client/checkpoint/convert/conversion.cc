@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -39,6 +40,9 @@ std::string FingerprintOf(const Model& model, const ConversionPlan& plan) {
       hash.Add(fmt::format("{} {} {} {}\n", w.module, w.offset, Name(w.profile),
                            w.input_amax.value_or(-1)));
     }
+  }
+  for (const CacheScale& scale : plan.cache_scales) {
+    hash.Add(fmt::format("{} {}\n", scale.name, scale.value));
   }
   for (const TextFile& file : ConfigFiles(model, plan)) hash.Add(file.text);
   return hash.Hex();
@@ -227,6 +231,12 @@ absl::StatusOr<ConversionResult> Convert(const Conversion& conversion,
   if (!directory.ok()) return directory.status();
   Converter converter(conversion, directory->get());
   if (auto s = converter.Run(); !s.ok()) return s;
+  for (const CacheScale& scale : plan.cache_scales) {
+    std::byte bytes[sizeof(scale.value)];
+    std::memcpy(bytes, &scale.value, sizeof(bytes));
+    const auto s = (*directory)->Write(scale.name, 0, bytes);
+    if (!s.ok()) return s;
+  }
   if (auto s = (*directory)->Finish(ConfigFiles(model, plan)); !s.ok()) {
     return s;
   }

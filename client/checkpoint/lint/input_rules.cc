@@ -7,12 +7,14 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
+#include "client/checkpoint/weights.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -346,14 +348,9 @@ class InputRules : public Rules {
 
   std::set<std::string> AttentionLayers() const {
     std::set<std::string> layers;
-    for (const ModelTensor& t : model_.tensors()) {
-      for (const char* leaf :
-           {".k_proj.", ".qkv_proj.", ".query_key_value.", ".kv_b_proj."}) {
-        const std::string layer =
-            t.name().find(leaf) == std::string::npos ? "" : LayerOf(t.name());
-        if (!layer.empty() && architecture_.RoleOf(t.name()) != Role::kVision) {
-          layers.insert(layer);
-        }
+    for (const auto& [attention, shard] : AttentionsOf(model_, architecture_)) {
+      if (auto layer = LayerOf(attention + "."); !layer.empty()) {
+        layers.insert(std::move(layer));
       }
     }
     return layers;

@@ -116,18 +116,22 @@ class ListRules : public Rules {
   // them.
   void CheckCacheAgreement() {
     if (declared_.dialect() != Dialect::kModelOpt ||
-        declared_.own() == nullptr) {
+        declared_.own() == nullptr || declared_.quantization() == nullptr) {
       return;
     }
-    const Json* scheme = Member(declared_.quantization(), "kv_cache_scheme");
-    const Json* algorithm = Member(declared_.own(), "kv_cache_quant_algo");
-    if (scheme == nullptr || !scheme->is_object() ||
-        (algorithm != nullptr && !algorithm->is_null())) {
-      return;
-    }
-    Find("cache-scale", kModelOptFile,
-         "\"kv_cache_quant_algo\" is missing, although config.json has a "
-         "kv_cache_scheme");
+    const auto has = [](const Json* said, const char* key) {
+      const Json* value = Member(said, key);
+      return value != nullptr && !value->is_null();
+    };
+    const bool here = has(declared_.quantization(), "kv_cache_scheme") ||
+                      has(declared_.quantization(), "kv_cache_quant_algo");
+    if (here == has(declared_.own(), "kv_cache_quant_algo")) return;
+    Find("cache-scale", here ? kModelOptFile : kConfigFile,
+         here
+             ? "\"kv_cache_quant_algo\" is missing, although config.json has a "
+               "kv_cache_scheme"
+             : "\"kv_cache_scheme\" is missing, although "
+               "hf_quant_config.json has a kv_cache_quant_algo");
   }
 
   void CheckAgreement() {

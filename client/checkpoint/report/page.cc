@@ -354,7 +354,12 @@ class Page {
                              : 8.0 * static_cast<double>(of.bytes) /
                                    static_cast<double>(of.parameters));
     }
-    Put("</tbody></table></div></section>\n");
+    Put("</tbody></table></div>");
+    for (const std::string& line :
+         {TextOf(r_.inputs, "inputs"), TextOf(r_.caches, "keys and values")}) {
+      if (!line.empty()) Put("\n<p>{}.</p>", line);
+    }
+    Put("</section>\n");
   }
 
   void Groups() {

@@ -223,6 +223,13 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   report.profile = ProfileSaid(b);
   report.kinds_a = InventoryOf(a, *stored_a);
   report.kinds_b = InventoryOf(b, *stored_b);
+  const auto inputs = InputsOf(b, *stored_b);
+  const auto caches = CachesOf(b);
+  for (const auto* scales : {&inputs, &caches}) {
+    if (!scales->ok()) return scales->status();
+  }
+  report.inputs = *inputs;
+  report.caches = *caches;
   report.bytes_a = BytesOf(report.kinds_a);
   report.bytes_b = BytesOf(report.kinds_b);
   report.warnings = notes;

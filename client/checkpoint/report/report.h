@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/inventory.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/report/scale_codes.h"
@@ -61,6 +62,8 @@ struct Report {
   uint64_t bytes_b = 0;
   std::vector<Kind> kinds_a;
   std::vector<Kind> kinds_b;
+  Calibrated inputs;  // of model b
+  Calibrated caches;
   size_t equal = 0;
   std::vector<ChangedTensor> changed;  // from worst to best
   double mean_db = 0;

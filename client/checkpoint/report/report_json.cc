@@ -47,6 +47,8 @@ Json JsonOf(const Report& r) {
               {"bytes_b", r.bytes_b},
               {"kinds_a", JsonOf(r.kinds_a)},
               {"kinds_b", JsonOf(r.kinds_b)},
+              {"input_scales", JsonOf(r.inputs)},
+              {"cache_scales", JsonOf(r.caches)},
               {"equal", r.equal},
               {"verdict", r.verdict},
               {"below", r.below},

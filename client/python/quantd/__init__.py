@@ -39,6 +39,7 @@ if TYPE_CHECKING:
   from quantd.calibration_file import Calibration
   from quantd.columns import Quantize
   from quantd.conversion import Conversion, convert
+  from quantd.evaluation import Evaluation, evaluate
   from quantd.quantizer import Quantizer
   from quantd.tensors.copies import Copy, Statistics
   from quantd.tensors.file import save
@@ -59,6 +60,7 @@ __all__ = [
   "DeviceFault",
   "Draining",
   "Error",
+  "Evaluation",
   "Forked",
   "Invalid",
   "NoDevice",
@@ -76,6 +78,7 @@ __all__ = [
   "connect",
   "convert",
   "engine",
+  "evaluate",
   "load",
   "save",
 ]
@@ -85,12 +88,14 @@ _LATER = {
   "Calibration": "quantd.calibration_file",
   "Conversion": "quantd.conversion",
   "Copy": "quantd.tensors.copies",
+  "Evaluation": "quantd.evaluation",
   "Quantize": "quantd.columns",
   "QuantizedTensor": "quantd.tensors.tensor",
   "Statistics": "quantd.tensors.copies",
   "Quantizer": "quantd.quantizer",
   "calibrate": "quantd.calibration",
   "convert": "quantd.conversion",
+  "evaluate": "quantd.evaluation",
   "load": "quantd.tensors.tensor",
   "save": "quantd.tensors.file",
 }

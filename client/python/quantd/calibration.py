@@ -16,7 +16,7 @@ from quantd.calls import progress as telling
 from quantd.conversion import convert
 from quantd.errors import Invalid, Unimplemented
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "load_model"]
 
 Path = str | os.PathLike[str]
 # The number of bytes, at both ends of a shard, that its hash covers.
@@ -68,7 +68,7 @@ def calibrate(
     raise Invalid.of("percentile", "a number in (0, 100]", str(percentile))
   if isinstance(model, (str, os.PathLike)):
     source = model
-    model = _load(source, device_map)
+    model = load_model(source, device_map)
   folder = pathlib.Path(source or getattr(model, "name_or_path", "") or "-")
   if not folder.is_dir():
     expected = "the model's directory, which lists the modules to quantize"
@@ -105,7 +105,7 @@ def calibrate(
   return out
 
 
-def _load(source: Path, device_map: Any = None) -> Any:
+def load_model(source: Path, device_map: Any = None) -> Any:
   """Loads a model in bf16, with the class that its config.json names.
 
   Never runs code from the model's directory. The caller must load a model that

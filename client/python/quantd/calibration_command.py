@@ -12,7 +12,7 @@ from quantd.calibration import calibrate
 from quantd.calibration_file import Calibration, merge
 from quantd.errors import Error, Invalid
 
-__all__ = ["main"]
+__all__ = ["add_data", "batches_of", "main"]
 
 
 def main(words: Sequence[str]) -> None:
@@ -44,6 +44,21 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add("model", nargs="?", metavar="MODEL", help="a model's directory")
   add("--out", required=True, metavar="FILE", help="the file to write")
+  add_data(parser)
+  add(
+    "--percentile",
+    type=float,
+    metavar="P",
+    help="measure a percentile instead of the maximum",
+  )
+  add("--include", action="append", default=[], metavar="PATTERN")
+  add("--merge", nargs="+", metavar="FILE", help="merge files by maximum")
+  return parser
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+  """Adds the options of the data and of the run."""
+  add = parser.add_argument
   add(
     "--data", type=pathlib.Path, metavar="FILE", help=".jsonl, .parquet, .txt"
   )
@@ -57,17 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     help="limit of tokens per sample (2048)",
   )
   add("--seed", type=int, default=0, help="selects the samples, if too many")
-  add(
-    "--percentile",
-    type=float,
-    metavar="P",
-    help="measure a percentile instead of the maximum",
-  )
-  add("--include", action="append", default=[], metavar="PATTERN")
   add("--device-map", metavar="MAP", help="of transformers, such as auto")
   add("--quantctl", metavar="PATH", help="the program, if it is not in PATH")
-  add("--merge", nargs="+", metavar="FILE", help="merge files by maximum")
-  return parser
 
 
 def _count(word: str) -> int:
@@ -78,7 +84,7 @@ def _count(word: str) -> int:
 
 
 def _measure(options: argparse.Namespace) -> Calibration:
-  batches, name = _batches(options)
+  batches, name = batches_of(options)
   return calibrate(
     options.model,
     batches,
@@ -91,7 +97,7 @@ def _measure(options: argparse.Namespace) -> Calibration:
   )
 
 
-def _batches(o: argparse.Namespace) -> tuple[list[Any], str]:
+def batches_of(o: argparse.Namespace) -> tuple[list[Any], str]:
   """Returns the sequences and the name of the data."""
   from transformers import AutoTokenizer
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from quantd.calibration_file import expert_of
 
-__all__ = ["Meter", "Watch"]
+__all__ = ["Meter", "Names", "Watch", "numbered", "stacked"]
 
 # Bins of a histogram: 16 for each power of two from 2^-32 to 2^32, indexed by
 # the upper bits of fp32. The bins are fixed, so one pass suffices and no values
@@ -81,8 +81,9 @@ class Watch:
     """Finds the modules. `wanted` has their weights' rows and columns."""
     self._model = model
     self._histogram = histogram
-    self._names = _Names(model)
+    self._names = Names(model)
     self._linears: dict[Any, Meter] = {}
+    self._stored: dict[Any, str] = {}
     self._stacks: dict[Any, dict[tuple[bool, int], Meter]] = {}
     self.inputs: dict[str, Meter] = {}
     self.kv: dict[str, tuple[Meter, Meter]] = {}
@@ -97,6 +98,7 @@ class Watch:
   def _meter(self, name: str, shape: tuple[int, int]) -> Meter | None:
     module = self._names.linear(name, shape)
     if module is not None:
+      self._stored[module] = name
       return self._linears.setdefault(module, Meter(self._histogram))
     stack = self._names.stack(name)
     expert = expert_of(name)
@@ -139,32 +141,42 @@ class Watch:
       if any(child.startswith("kv_") for child, _ in module.named_children()):
         self.absent[name] = "engines cache latents instead of keys and values"
         continue
-      self.kv[name] = (Meter(), Meter())
+      meters = (Meter(), Meter())
+      self.kv[self._stored_name(name, module)] = meters
       yield module.register_forward_pre_hook(
-        _cache_hook(*self.kv[name]), with_kwargs=True
+        _cache_hook(*meters), with_kwargs=True
       )
 
+  def _stored_name(self, name: str, attention: Any) -> str:
+    """The name that the checkpoint has for it, by those of its projections."""
+    for child, module in attention.named_children():
+      stored = self._stored.get(module, "")
+      if stored.endswith(f".{child}"):
+        return stored.removesuffix(f".{child}")
+    return name
 
-class _Names:
+
+class Names:
   """Finds modules by their names in checkpoints."""
 
   def __init__(self, model: Any) -> None:
+    """Looks at all modules once."""
     self._modules = dict(model.named_modules())
     self._ends: dict[str, list[Any]] = {}
     self._stacks: dict[str, list[Any]] = {}
     for name, module in self._modules.items():
       if found := _NUMBERED.fullmatch(name):
         self._ends.setdefault(found[1] + found[2], []).append(module)
-        if _stacked(module):
+        if stacked(module):
           self._stacks.setdefault(found[1], []).append(module)
 
-  def linear(self, name: str, shape: tuple[int, int]) -> Any:
+  def linear(self, name: str, shape: tuple[int, int] | None = None) -> Any:
     """Returns the module with this name, or the only one up to a prefix."""
     module = self._modules.get(name)
     if module is None and (found := _NUMBERED.fullmatch(name)):
       module = _only(self._ends.get(found[1] + found[2], []))
     weight = getattr(module, "weight", None)
-    fits = weight is not None and tuple(weight.shape) == shape
+    fits = weight is not None and shape in (None, tuple(weight.shape))
     return module if fits else None
 
   def stack(self, name: str) -> Any:
@@ -177,11 +189,18 @@ class _Names:
     return _only(self._stacks.get(found[1], [])) if found else None
 
 
+def numbered(name: str) -> tuple[str, str]:
+  """The layer that a module is in, and its name there: "layers.0", ".mlp"."""
+  found = _NUMBERED.fullmatch(name)
+  return (name[: found.end(1)], found[2][1:]) if found else (name, "")
+
+
 def _only(modules: list[Any]) -> Any:
   return modules[0] if len(modules) == 1 else None
 
 
-def _stacked(module: Any) -> list[tuple[str, Any]]:
+def stacked(module: Any) -> list[tuple[str, Any]]:
+  """Its parameters that hold all experts of a layer."""
   found = module.named_parameters(recurse=False)
   return [(name, p) for name, p in found if p.dim() == 3]
 
@@ -214,7 +233,7 @@ def _stack_hooks(
       return func(*args, **(kwargs or {}))
 
     def _look(self, x: Any, weight: Any) -> None:
-      for name, stack in _stacked(module):
+      for name, stack in stacked(module):
         size = stack.stride(0) * stack.element_size()
         offset = weight.data_ptr() - stack.data_ptr()
         if weight.dim() == 2 and 0 <= offset < size * stack.shape[0]:

@@ -41,6 +41,7 @@ class ConvertKeywords(TypedDict, total=False):
   fuse: list[str]
   shards: str
   input_amax: Path
+  kv_cache: str
   statistics: bool
   report: Path
   memory: int

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/verify.h"
 #include "client/checkpoint/inventory.h"
 #include "client/checkpoint/made_with.h"
@@ -76,6 +77,11 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                {"altered", &stored->altered},
                {"factored", &stored->factored},
                {"orphaned", &stored->orphans}};
+  const auto inputs = checkpoint::InputsOf(*model, *stored);
+  const auto caches = checkpoint::CachesOf(*model);
+  for (const auto* scales : {&inputs, &caches}) {
+    if (!scales->ok()) return Fail(options, kBadInput, scales->status());
+  }
   uint64_t bytes = 0;
   uint64_t parameters = 0;
   for (const checkpoint::Kind& kind : kinds) {
@@ -92,6 +98,8 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                  {"bytes", bytes},
                  {"profile", ProfileSaid(*model)}};
     json["kinds"] = JsonOf(kinds);
+    json["input_scales"] = JsonOf(*inputs);
+    json["cache_scales"] = JsonOf(*caches);
     for (const auto& [word, list] : odd) {
       json[word] = Json::array();
       for (const auto& u : *list) {
@@ -122,6 +130,10 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                                static_cast<double>(kind.parameters))});
   }
   PrintColumns(rows);
+  for (const std::string& line :
+       {TextOf(*inputs, "inputs"), TextOf(*caches, "keys and values")}) {
+    if (!line.empty()) fmt::print("{}\n", line);
+  }
   const std::string profile =
       stored->weights.empty() ? std::string() : ProfileSaid(*model);
   if (!profile.empty()) {

@@ -32,39 +32,67 @@ using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::Weight;
 
-absl::StatusOr<std::map<std::string, float>> ReadInputAmax(
-    const std::string& path) {
-  std::map<std::string, float> amaxes;
-  if (path.empty()) return amaxes;
+absl::StatusOr<float> ReadAmax(const std::string& path, std::string_view module,
+                               const Json& value) {
+  const float amax = value.is_number() ? value.get<float>() : -1.0f;
+  if (std::isfinite(amax) && amax > 0) return amax;
+  return absl::InvalidArgumentError(
+      fmt::format("{}: module \"{}\": expected a finite number > 0, got {}",
+                  path, module.substr(0, 200), value.dump().substr(0, 40)));
+}
+
+// Reads the largest magnitudes of inputs, and with `cache` those of cached keys
+// and values.
+absl::Status ReadInputAmax(const std::string& path, bool cache,
+                           checkpoint::Selection* selection) {
+  constexpr char kCacheNeeds[] =
+      "--kv-cache fp8 needs --input-amax with largest keys and values, which "
+      "python -m quantd calibrate finds";
+  if (path.empty()) {
+    return cache ? absl::InvalidArgumentError(kCacheNeeds) : absl::OkStatus();
+  }
   const auto json =
       checkpoint::ReadJsonObject(InputFile::Open(path), size_t{256} << 20);
   if (!json.ok()) return json.status();
   // A file of `python -m quantd calibrate` has the numbers in "input_amax".
   constexpr std::string_view kSchema = "quantd.calibration/1";
   const Json* found = &*json;
-  if (json->contains("schema")) {
-    const Json& schema = (*json)["schema"];
+  const auto whole = json->find("schema");
+  if (whole != json->end()) {
     const auto inner = json->find("input_amax");
-    if (schema != kSchema || inner == json->end() || !inner->is_object()) {
+    if (*whole != kSchema || inner == json->end() || !inner->is_object()) {
       return absl::InvalidArgumentError(fmt::format(
           "{}: expected \"schema\": \"{}\" and an object \"input_amax\", got "
           "{}",
-          path, kSchema, schema.dump().substr(0, 40)));
+          path, kSchema, whole->dump().substr(0, 40)));
     }
     found = &*inner;
   }
   for (const auto& [module, value] : found->items()) {
-    const float amax = value.is_number() ? value.get<float>() : -1.0f;
-    if (!std::isfinite(amax) || amax <= 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: module \"{}\": expected a finite number > 0, got {}",
-                      path, module.substr(0, 200), value.dump().substr(0, 40)));
-    }
-    amaxes[module] = amax;
+    const auto amax = ReadAmax(path, module, value);
+    if (!amax.ok()) return amax.status();
+    selection->input_amax[module] = *amax;
   }
-  if (!amaxes.empty()) return amaxes;
-  return absl::InvalidArgumentError(
-      fmt::format("{}: the file names no module", path));
+  if (selection->input_amax.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the file names no module", path));
+  }
+  if (!cache) return absl::OkStatus();
+  const auto pairs = json->find("kv_amax");
+  if (whole == json->end() || pairs == json->end() || !pairs->is_object() ||
+      pairs->empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: no \"kv_amax\"; {}", path, kCacheNeeds));
+  }
+  for (const auto& [attention, pair] : pairs->items()) {
+    const bool both = pair.contains("k") && pair.contains("v");
+    const auto keys = ReadAmax(path, attention, both ? pair["k"] : pair);
+    const auto values = ReadAmax(path, attention, both ? pair["v"] : pair);
+    if (!keys.ok()) return keys.status();
+    if (!values.ok()) return values.status();
+    selection->cache_amax[attention] = {*keys, *values};
+  }
+  return absl::OkStatus();
 }
 
 void PrintGroup(const GroupDone& done) {
@@ -215,9 +243,9 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
   if (!convert.format_named) {
     selection.format = DefaultFormat(selection.dialect);
   }
-  auto amaxes = ReadInputAmax(convert.input_amax_file);
-  if (!amaxes.ok()) return Fail(options, kBadInput, amaxes.status());
-  selection.input_amax = *std::move(amaxes);
+  const auto amaxes = ReadInputAmax(convert.input_amax_file,
+                                    !convert.kv_cache.empty(), &selection);
+  if (!amaxes.ok()) return Fail(options, kBadInput, amaxes);
   if (!convert.rules_file.empty()) {
     const auto rules = ReadRules(convert.rules_file);
     if (!rules.ok()) return Fail(options, kBadInput, rules.status());

@@ -263,6 +263,12 @@ void AddModelCommands(CLI::App* app, Options* o,
                    "formats that quantize activations with scales from the "
                    "file; python -m quantd calibrate writes it")
       ->type_name("FILE");
+  convert
+      ->add_option("--kv-cache", c->kv_cache,
+                   "Also write scales for an FP8 cache of keys and values, of "
+                   "those that the file of --input-amax has")
+      ->check(CLI::IsMember({"fp8"}))
+      ->type_name("fp8");
   convert->add_flag("--statistics", c->statistics,
                     "Also show the SQNR of each weight");
   AddReport(convert, &c->report);

@@ -26,7 +26,8 @@ struct ConvertOptions {
   std::string rules_file;   // file to read; "": none
   std::string write_rules;  // file to write; "": beside `out`
   std::string input_amax_file;
-  std::string report;  // directory; "": no report
+  std::string kv_cache;  // "fp8"; "": no scales of the KV cache
+  std::string report;    // directory; "": no report
   bool force = false;
   bool dry_run = false;
   bool statistics = false;

@@ -74,6 +74,10 @@ void PrintPlan(const Options& options, const Model& model,
         Name(plan.groups.front().weights.front().profile), fused,
         fused == 1 ? "" : "s");
     fmt::print("activations: {}\n", ActivationsOf(plan));
+    if (!plan.cache_scales.empty()) {
+      fmt::print("keys and values: scales of {} FP8 caches\n",
+                 plan.cache_scales.size() / 2);
+    }
   }
   if (options.verbose) {
     for (const auto& group : plan.groups) {
@@ -133,6 +137,7 @@ void PrintPlanEvent(const Model& model, const ConversionPlan& plan,
        {"model_type", model.model_type()},
        {"dialect", Name(plan.dialect)},
        {"activations", ActivationsOf(plan)},
+       {"cache_scales", plan.cache_scales.size()},
        {"groups", std::move(groups)},
        {"left_out", std::move(left)},
        {"notes", plan.notes},

@@ -133,6 +133,23 @@ def test_amaxes_equal_those_of_plain_hooks(llama):
   assert head.input_amax["lm_head"] == hooked(model.eval(), batches)[0]["lm_head"]
 
 
+class Wrapped(torch.nn.Module):
+  """A model under another name, as towers and adapters have it."""
+
+  def __init__(self, model):
+    super().__init__()
+    self.inner = model
+
+  def forward(self, input_ids, use_cache=None):
+    return self.inner(input_ids, use_cache=use_cache)
+
+
+def test_names_are_those_of_the_checkpoint(llama):
+  batches = ids(2)
+  found = calibrated(Wrapped(loaded(llama)), batches, source=llama)
+  assert found == calibrated(llama, batches)
+
+
 def arithmetic(model, batches):
   """Computes each expert's largest inputs from the inputs of the stack."""
   found = {}

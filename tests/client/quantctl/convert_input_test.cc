@@ -170,43 +170,6 @@ TEST_F(ConvertInput, ReportsASourceThatChanges) {
   }
 }
 
-TEST_F(ConvertInput, KeepsAndReportsCacheScales) {
-  const std::vector<std::byte> one = {std::byte{0}, std::byte{0},
-                                      std::byte{0x80}, std::byte{0x3F}};
-  struct Case {
-    const char* dialect;
-    const char* name;
-    bool configured;
-  };
-  for (const Case& c :
-       {Case{"compressed-tensors", "model.layers.0.self_attn.k_scale", true},
-        Case{"modelopt", "model.layers.0.self_attn.k_proj.k_scale", true},
-        Case{"modelopt", "model.layers.0.self_attn.k_scale", false}}) {
-    SCOPED_TRACE(c.name);
-    auto shards = LlamaShards();
-    shards[0].push_back({c.name, "F32", {}, one});
-    WriteModel(Fresh("m"), LlamaConfig(), shards);
-    const Outcome run =
-        RunServed({"convert", At("m"), Fresh("made"), "--dialect", c.dialect});
-    ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("1 scales of the KV cache are copied"));
-    const auto model = checkpoint::Model::Open(At("made"));
-    ASSERT_THAT(model, IsOk());
-    EXPECT_EQ(BytesOf(*model, model->Find(c.name)), one);
-    if (std::string_view(c.dialect) == "modelopt") {
-      const auto own =
-          ModelJson::parse(ReadFile(At("made/hf_quant_config."
-                                       "json")));
-      EXPECT_EQ(own["quantization"]["kv_cache_quant_algo"],
-                c.configured ? ModelJson("FP8") : ModelJson(nullptr));
-    } else {
-      EXPECT_EQ(
-          model->config()["quantization_config"]["kv_cache_scheme"]["num_bits"],
-          8);
-    }
-  }
-}
-
 TEST_F(ConvertInput, UsesSeveralServersAtOnce) {
   std::vector<WrittenTensor> tensors;
   for (int i = 0; i < 24; ++i) {

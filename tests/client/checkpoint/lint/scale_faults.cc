@@ -139,6 +139,15 @@ std::vector<Fault> ScaleFaults() {
       {"fused-input-scales", mo, Inputs({0.001f, 0.004f, 0.001f}),
        "for the same inputs"},
       {"cache-scale", ct, Cache({}), "no scales of the KV cache"},
+      {"cache-scale", mo,
+       [](Planted& p) {
+         for (const char* leaf : {"k_proj.k_scale", "v_proj.v_scale"}) {
+           const std::string name = std::string(kAttention) + leaf;
+           p.tensors[name] = {name, "F32", {}, FloatBytes({0.1f})};
+         }
+         p.own["quantization"]["kv_cache_quant_algo"] = "FP8";
+       },
+       "\"kv_cache_scheme\" is missing, although"},
       {"cache-scale", ct, Cache({{"k_scale", 0.1f}}), "no scale of values"},
       {"cache-scale", ct,
        [](Planted& p) {

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Holds what `quantd calibrate` measures, and the scales that convert writes of
+# it, against llm-compressor's and ModelOpt's own calibration of the same model
+# on the same tokens.
+#
+#   tests/ecosystem/activations/run.sh [--offline] [--record]
+#
+# The environments are those of ../run.sh, and one more for quantd's package. By
+# hand only: neither tests/run.sh nor CI runs this.
+#   --offline   install nothing
+#   --record    keep the results as results.json
+#   QUANTCTL    the binary to test; default: that of build/cpu
+set -eu
+own=$(cd "$(dirname "$0")" && pwd)
+here=$(dirname "$own")
+root=$(cd "$here/../.." && pwd)
+work=$root/build/ecosystem
+offline='' record='' base=base
+for argument in "$@"; do
+  case $argument in
+    --offline) offline=1 ;;
+    --record) record=1 ;;
+    *)
+      sed -n '2,14s/^# \{0,1\}//p' "$0"
+      exit 2 ;;
+  esac
+done
+mkdir -p "$work/results"
+# shellcheck source=tests/ecosystem/environment.sh
+. "$here/environment.sh"
+for name in "$base" calibrate compressed-tensors modelopt; do
+  environment "$name" || { echo "SKIPPED: $name is not there" >&2; exit 77; }
+done
+export QUANTCTL=${QUANTCTL:-$root/build/cpu/client/quantctl}
+export HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error PYTHONDONTWRITEBYTECODE=1
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+PYTHONPATH=$root/client/python "$work/calibrate/bin/python" "$own/measure.py" \
+  "$folder"
+failed=0
+for library in compressed-tensors modelopt; do
+  "$work/$library/bin/python" "$own/compare.py" "$library" "$folder" \
+    "$work/results/activations-$library.json" || failed=1
+done
+if [ -n "$record" ]; then
+  "$work/$base/bin/python" - "$work"/results/activations-*.json \
+    > "$own/results.json" << 'END'
+import json
+import sys
+
+print(json.dumps([json.load(open(path)) for path in sys.argv[1:]], indent=1))
+END
+fi
+exit "$failed"

@@ -1,4 +1,4 @@
-"""What a quantized model loses beside its original: `quantd.evaluate`."""
+"""Measures what a quantized model loses: `quantd.evaluate`."""
 
 import json
 import math
@@ -19,22 +19,22 @@ from quantd.errors import Invalid
 __all__ = ["Evaluation", "evaluate"]
 
 Path = str | os.PathLike[str]
-# Positions whose probabilities are held at once.
+# Positions whose probabilities are in memory at once.
 _POSITIONS = 256
 
 
 @dataclass
 class Evaluation:
-  """How far the model B is from the model A on the same tokens.
+  """The difference of the models A and B on the same tokens.
 
   Attributes:
-    tokens: How many were run.
-    perplexity: Of A and of B.
-    kl: The mean divergence of B's next token from A's, in nats.
-    top1: The part of positions where both find the same token likeliest.
-    modules: By module that differs: the error of B's outputs relative to A's,
-      both computed from what comes into A's.
-    notes: What was not done as an engine does it.
+    tokens: Number of tokens.
+    perplexity: The perplexities of A and of B.
+    kl: The mean KL divergence of B's next token from A's, in nats.
+    top1: The share of positions where both models predict the same token.
+    modules: The relative error of each module whose weights differ. Both
+      modules get the input of A's module.
+    notes: Differences from what an engine computes.
   """
 
   tokens: int = 0
@@ -45,11 +45,11 @@ class Evaluation:
   notes: list[str] = field(default_factory=list)
 
   def table(self) -> str:
-    """A text with a line for each layer: the mean error and the worst module."""
+    """Returns a line for each layer: the mean error and the worst module."""
     a, b = self.perplexity
     whole = (
       f"perplexity {a:.5g} and {b:.5g} ({b / a - 1:+.2%}), KL {self.kl:.4g} "
-      f"nats, the same likeliest token in {self.top1:.2%} of {self.tokens} tokens"
+      f"nats, the same prediction for {self.top1:.2%} of {self.tokens} tokens"
     )
     layers: dict[str, dict[str, float]] = {}
     for name, error in self.modules.items():
@@ -76,24 +76,24 @@ def evaluate(
 ) -> Evaluation:
   """Runs two models on the same tokens and compares them.
 
-  A quantized model is decoded to bf16 first. Where its file has scales of
-  activations (NVFP4 W4A4, static FP8), what comes into such modules is quantized
-  and decoded again, as engines do. Both models are held at once.
+  A quantized model is decoded to bf16 first. If its files have scales of
+  activations (NVFP4 W4A4, static FP8), the inputs of these modules are quantized
+  and decoded, as engines do. Both models are in memory at once.
 
   Args:
-    a: The directory of the original.
-    b: That of the model that was made of it.
+    a: The original model's directory.
+    b: The quantized model's directory.
     batches: Token ids [B, T] without padding.
     connection: Quantizes activations; None: `quantd.connect()`.
-    device_map: As `from_pretrained` has it; None: one GPU if there is one.
-    quantctl: As `quantd.convert` has it.
+    device_map: As for `from_pretrained`. None uses one GPU if there is one.
+    quantctl: As for `quantd.convert`.
 
   Returns:
-    What was found; its `table` is for people.
+    The measurements. `table` returns them as text.
 
   Raises:
-    quantd.Invalid: A model is no directory of one, or there are no tokens.
-    quantd.Unimplemented: There is no quantctl, or no torch or transformers.
+    quantd.Invalid: A directory has no model, or there are no tokens.
+    quantd.Unimplemented: quantctl, torch or transformers is missing.
   """
   import torch
 
@@ -134,7 +134,7 @@ def _open(
   quantctl: Path | None,
   out: Evaluation,
 ) -> Any:
-  """Loads a model, decoded, with activations rounded where its file says so."""
+  """Loads a decoded model whose activations are quantized as in its files."""
   source = pathlib.Path(source)
   if not (source / "config.json").is_file():
     raise Invalid.of("model", "a directory with a config.json", str(source))
@@ -157,21 +157,21 @@ def _open(
       module.register_forward_pre_hook(_rounding(connection, format, amax))
   if missing:
     out.notes.append(
-      f"what comes into {len(missing)} modules of {source.name} stays as it is, "
-      f"for transformers has no modules of these names: {missing[0]} for one"
+      f"the inputs of {len(missing)} modules of {source.name} are not quantized, "
+      f"because transformers has no such modules, for example {missing[0]}"
     )
   if _finds_scales_at_run_time(said):
     out.notes.append(
-      f"activations that engines quantize with scales found at run time stay as "
-      f"they are: {source.name}"
+      f"activations with scales computed at run time are not quantized: "
+      f"{source.name}"
     )
   if said.get("kv_cache_scheme"):
-    out.notes.append(f"keys and values stay as they are: {source.name}")
+    out.notes.append(f"keys and values are not quantized: {source.name}")
   return model
 
 
 def _inputs_of(source: pathlib.Path) -> dict[str, tuple[str, float]]:
-  """The format and the largest input of modules with a scale in the file."""
+  """Returns format and largest input of the modules with an input scale."""
   import safetensors
 
   scales: dict[str, float] = {}
@@ -206,7 +206,7 @@ def _finds_scales_at_run_time(said: Mapping[str, Any]) -> bool:
 
 
 def _rounding(connection: Connection, format: Any, amax: float) -> Any:
-  """A hook that quantizes a module's input and decodes it."""
+  """Returns a hook that quantizes and decodes the input of a module."""
 
   def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     x = args[0]
@@ -218,7 +218,7 @@ def _rounding(connection: Connection, format: Any, amax: float) -> Any:
 
 
 def _watch(a: Any, b: Any) -> dict[str, tuple[Any, Any]]:
-  """Squares of errors and of outputs of the modules that differ, as A runs."""
+  """Adds hooks to A that sum squares of errors and outputs by module."""
   import torch
 
   sums: dict[str, tuple[Any, Any]] = {}

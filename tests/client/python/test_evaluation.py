@@ -98,13 +98,13 @@ def nvfp4(x, amax):
   return (np.sign(blocks) * nearest * scale).reshape(x.shape).astype(np.float32)
 
 
-def test_what_is_not_done_is_said(models, q, tmp_path):
+def test_notes_name_what_is_not_imitated(models, q, tmp_path):
   found = evaluated(models, "compressed-tensors-fp8_dynamic", q, ids(1))
-  assert "found at run time" in found.notes[0] and found.kl > 0
+  assert "computed at run time" in found.notes[0] and found.kl > 0
   quantd.convert(models / "plain", tmp_path / "m", format="fp8", kv_cache="fp8",
                  input_amax=models / "amax.json", server="local:cpu", quantctl=QUANTCTL)
   assert evaluated(models, tmp_path / "m", q, ids(1)).notes == [
-      "keys and values stay as they are: m"]
+      "keys and values are not quantized: m"]
 
 
 def test_the_command_prints_a_line_for_each_layer(models, server, tmp_path, capsys):

@@ -30,7 +30,7 @@ TEST_F(ConvertCache, ScalesOfCachesAreKeptAndSaid) {
     const Outcome run =
         RunServed({"convert", At("m"), Fresh("made"), "--dialect", c.dialect});
     ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("1 scales of the KV cache are kept"));
+    EXPECT_THAT(run.out, HasSubstr("1 scales of the KV cache are copied"));
     const auto model = checkpoint::Model::Open(At("made"));
     ASSERT_THAT(model, IsOk());
     EXPECT_EQ(BytesOf(*model, model->Find(c.name)), one);

@@ -1,5 +1,6 @@
 // The details of a failed call, for programs. All functions read an
-// absl::Status that a Client returned.
+// absl::Status that a Client returned. Print `status.message()`: the operator
+// << also prints these details, as bytes.
 //
 // GetFieldViolation of "quantd/field_error.h" returns the field that this
 // library or the server refused.

@@ -24,8 +24,8 @@ constexpr int kNotServing = 1;
 constexpr int kBadOptions = 2;
 
 // A server at its limit of connections closes some that have no call yet,
-// perhaps this one. So the probe tries again, with this pause, until its
-// timeout.
+// perhaps this one. So the probe tries several times, for two seconds in all.
+constexpr int kAttempts = 40;
 constexpr absl::Duration kPause = absl::Milliseconds(50);
 
 // HealthCheckResponse {SERVING}.
@@ -113,7 +113,7 @@ ProbeResult Probe(const ServerOptions& options, const ProbeOptions& probe) {
   const absl::Time deadline = absl::Now() + probe.timeout;
   std::string reply;
   grpc::Status status;
-  while (true) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
     status = Check(grpc::CreateCustomChannel(*address, *credentials, arguments),
                    deadline, &reply);
     if (status.error_code() != grpc::UNAVAILABLE ||

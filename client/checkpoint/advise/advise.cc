@@ -34,7 +34,12 @@ uint64_t BytesOf(const FusedWeights& group) {
   return bytes;
 }
 
-double Worth(const Candidate& c) { return std::min(c.sqnr_db, kBf16Db); }
+// The error of the group in that format relative to its values, times its size.
+// Decibels would favour bf16 for small weights over 8 bits for large ones.
+double ErrorOf(const AdvisedGroup& group, const Candidate& c) {
+  return static_cast<double>(group.candidates.back().bytes) *
+         std::pow(10, -std::min(c.sqnr_db, kBf16Db) / 10);
+}
 
 // Weights that must share one format, and the size and SQNR in each format.
 struct Together {
@@ -176,7 +181,7 @@ struct Step {
   size_t group = 0;
   size_t to = 0;
   uint64_t bytes = 0;
-  double rate = 0;  // gained decibels per added byte
+  double rate = 0;  // error removed per added byte
 };
 
 // The step with the best rate that adds at most `room` bytes to the group. Its
@@ -188,7 +193,7 @@ Step NextStep(const std::vector<AdvisedGroup>& groups, size_t group,
   Step best = {group, g.chosen, 0, 0};
   for (size_t i = g.chosen + 1; i < g.candidates.size(); ++i) {
     const Candidate& c = g.candidates[i];
-    const double gain = Worth(c) - Worth(now);
+    const double gain = ErrorOf(g, now) - ErrorOf(g, c);
     if (gain <= 0) continue;
     const uint64_t more = c.bytes - now.bytes;
     if (more > room) continue;

@@ -236,7 +236,8 @@ void AddModelCommands(CLI::App* app, Options* o,
           "--target", c->target,
           "With --format auto: decibels, like 25dB, for the smallest format of "
           "each weight with at least that SQNR; or bytes, like 4.5GiB, for the "
-          "best formats that fit. A model that already fits is not converted")
+          "formats with the least error that fit. A model that already fits is "
+          "not converted")
       ->type_name("DB|SIZE");
   convert->add_flag("--force", c->force,
                     "Replace the model in OUT (default: refuse)");

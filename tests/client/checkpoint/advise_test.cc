@@ -59,8 +59,17 @@ TEST(Choose, PicksTheSmallestFormatThatReachesTheSqnr) {
   EXPECT_EQ(Chosen(groups), "nvfp4 nvfp4 ");
 }
 
-TEST(Choose, SpendsBytesWhereTheSqnrGainsMost) {
-  // b gains more dB per byte than a.
+TEST(Choose, WeighsErrorsBySize) {
+  // 8 bits for the large weight or bf16 for the small one take 70 bytes. Eight
+  // bits remove more error, bf16 more decibels per byte.
+  std::vector<AdvisedGroup> groups = {Group("large", 10, 20, 31),
+                                      Group("small", 3, 20, 31)};
+  ASSERT_THAT(Choose(MostBytes{117 + 70}, 0, &groups), IsOk());
+  EXPECT_EQ(Chosen(groups), "mxfp8 nvfp4 ");
+}
+
+TEST(Choose, SpendsBytesWhereTheErrorShrinksMost) {
+  // b has more error per byte than a.
   std::vector<AdvisedGroup> groups = {Group("a", 1, 20, 31),
                                       Group("b", 1, 10, 31)};
   EXPECT_THAT(Choose(MostBytes{17}, 0, &groups).message(),

@@ -123,19 +123,19 @@ uint64_t MaxFds() {
 
 constexpr MetricFamily kFamilies[] = {
     {"quantd_build_info", kGauge, "version, grpc",
-     "1; the server's version and that of gRPC",
+     "Always 1; the labels have the version of the server and of gRPC",
      [](From, To to) {
        to.Add(1, {QUANTD_VERSION, grpc::Version()});
      }},
     {"quantd_serving", kGauge, "",
-     "1 while the health service says SERVING, 0 from the start of a drain and "
-     "while no device takes work",
+     "1 while the health service reports SERVING; 0 from the start of a "
+     "drain and while no device takes work",
      [](From from, To to) { to.Add(from.env.health.serving()); }},
 
     {"quantd_requests_total", kCounter, "method",
-     "Calls that are over, however they ended. A Stream call counts under the "
-     "method that its first message requests, or under Stream if it ended "
-     "before that message was parsed",
+     "Calls that ended, with OK or with an error. A Stream call counts under "
+     "the method that its first message requests, or under Stream if it "
+     "ended before that message was parsed",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kMethods) {
          to.Add(from.env.metrics.Read(row.method).total.count,
@@ -143,14 +143,13 @@ constexpr MetricFamily kFamilies[] = {
        }
      }},
     {"quantd_errors_total", kCounter, "method, code, reason",
-     "Calls that did not end with OK: the gRPC code and the reason of "
-     "ErrorDetail",
+     "Calls that did not end with OK, by gRPC code and reason (ErrorDetail)",
      WriteErrors},
     {"quantd_request_bytes_total", kCounter, "method",
      "Bytes of request messages that arrived",
      EachMethod<&Metrics::Snapshot::request_bytes>},
     {"quantd_reply_bytes_total", kCounter, "method",
-     "Bytes of reply messages of calls that ended with OK",
+     "Bytes of reply messages in calls that ended with OK",
      EachMethod<&Metrics::Snapshot::reply_bytes>},
     {"quantd_shared_bytes_total", kCounter, "method, direction",
      "Bytes of shared client memory that successful calls read (in) and wrote "
@@ -163,7 +162,7 @@ constexpr MetricFamily kFamilies[] = {
        }
      }},
     {"quantd_request_duration_seconds", kHistogram, "method",
-     "From the arrival of a call to its end, however it ended",
+     "Time from the arrival of a call to its end, with OK or with an error",
      EachMethod<&Metrics::Snapshot::total>},
     {"quantd_stage_duration_seconds", kHistogram, "method, stage",
      "Duration of each stage that a call completed: wait (for memory), "
@@ -179,11 +178,12 @@ constexpr MetricFamily kFamilies[] = {
        }
      }},
     {"quantd_active_calls", kGauge, "",
-     "Tensor calls that were accepted and are not over",
+     "Tensor calls that were accepted and have not ended",
      [](From from, To to) { to.Add(from.env.registry.accepted()); }},
     {"quantd_unauthenticated_total", kCounter, "reason",
-     "Calls that were refused for their token, which was missing, unknown or "
-     "not for that method (forbidden); they are in no other metric of calls",
+     "Calls that were refused because their token was missing, unknown or "
+     "not valid for the method (forbidden); no other metric counts these "
+     "calls",
      [](From from, To to) {
        to.Add(from.env.credentials->refused(TokenFault::kMissing), {"missing"});
        to.Add(from.env.credentials->refused(TokenFault::kUnknown), {"unknown"});
@@ -192,10 +192,10 @@ constexpr MetricFamily kFamilies[] = {
      }},
 
     {"quantd_memory_budget_bytes", kGauge, "",
-     "Memory for payloads, in all (--memory-budget)",
+     "Total memory for payloads (--memory-budget)",
      [](From from, To to) { to.Add(from.env.shares.budget); }},
     {"quantd_memory_bound_bytes", kGauge, "",
-     "The most resident memory that the process should ever have",
+     "Upper bound of the resident memory of the process",
      [](From from, To to) { to.Add(from.env.shares.bound); }},
     {"quantd_memory_used_bytes", kGauge, "account",
      "Memory that calls in flight hold, by account: receive (arriving "
@@ -208,7 +208,8 @@ constexpr MetricFamily kFamilies[] = {
                   [&](size_t i) { return from.env.gate->payload_used(i); });
      }},
     {"quantd_memory_limit_bytes", kGauge, "account",
-     "The most that an account may lend; all but heads add up to the budget",
+     "Limit of each account in quantd_memory_used_bytes; all limits except "
+     "that of heads add up to the budget",
      [](From from, To to) {
        to.Add(from.env.gate->limits().receiving, {"receive"});
        to.Add(from.env.gate->limits().heads, {"heads"});
@@ -243,7 +244,7 @@ constexpr MetricFamily kFamilies[] = {
      [](From from, To to) { to.Add(from.door ? from.door->refusals() : 0); }},
 
     {"quantd_device_info", kGauge, "device, kind, description",
-     "1; what a device is",
+     "Always 1; the labels describe the device",
      [](From from, To to) {
        for (size_t i = 0; i < from.env.engine.size(); ++i) {
          const BackendInfo& info = from.env.engine.backend(i).info();
@@ -252,7 +253,7 @@ constexpr MetricFamily kFamilies[] = {
      }},
     {"quantd_device_state", kGauge, "device, state",
      "1 for the state that the device is in (healthy, suspect, probing or "
-     "quarantined), 0 for the others; only one that is healthy takes work",
+     "quarantined), 0 for the other states; only a healthy device takes work",
      [](From from, To to) {
        for (size_t i = 0; i < from.env.engine.size(); ++i) {
          for (const DeviceState state : kDeviceStates) {
@@ -262,9 +263,9 @@ constexpr MetricFamily kFamilies[] = {
        }
      }},
     {"quantd_device_faults_total", kCounter, "device, fault",
-     "Faults of the device: jobs that ended with an error of its own or found "
-     "no memory on it (out_of_memory), jobs that did not end in time (hang), "
-     "self-tests with a wrong_answer",
+     "Faults of the device: jobs that failed with an error of the device "
+     "(error) or found no free memory on it (out_of_memory), jobs that did "
+     "not end in time (hang), self-tests with wrong bytes (wrong_answer)",
      [](From from, To to) {
        for (size_t i = 0; i < from.env.engine.size(); ++i) {
          for (const DeviceFault fault : kDeviceFaults) {
@@ -274,7 +275,7 @@ constexpr MetricFamily kFamilies[] = {
        }
      }},
     {"quantd_device_self_tests_total", kCounter, "device, result",
-     "Self-tests of the device that are over: passed or failed",
+     "Self-tests of the device that ended: passed or failed",
      [](From from, To to) {
        for (size_t i = 0; i < from.env.engine.size(); ++i) {
          const std::string& name = from.env.engine.backend(i).info().name;
@@ -282,17 +283,17 @@ constexpr MetricFamily kFamilies[] = {
          to.Add(from.env.engine.health(i).tests_failed(), {name, "failed"});
        }
      }},
-    {"quantd_device_slots", kGauge, "device", "Jobs that may be alive at once",
-     EachLoad<&Engine::Load::slots>},
-    {"quantd_device_slots_busy", kGauge, "device", "Jobs that are alive",
-     EachLoad<&Engine::Load::busy>},
+    {"quantd_device_slots", kGauge, "device",
+     "Jobs that the device may run at once", EachLoad<&Engine::Load::slots>},
+    {"quantd_device_slots_busy", kGauge, "device",
+     "Jobs that the device runs now", EachLoad<&Engine::Load::busy>},
     {"quantd_device_queued_calls", kGauge, "device",
      "Calls that wait for a slot", EachLoad<&Engine::Load::queued>},
     {"quantd_device_jobs_total", kCounter, "device",
-     "Jobs that were run, those of self-tests, too",
+     "Jobs that the device ran, including self-tests",
      EachStatistic<&BackendStats::jobs>},
     {"quantd_pool_limit_bytes", kGauge, "device",
-     "The most payload memory that the device's pool may hold (pinned, on CUDA "
+     "Limit of the payload memory in the device's pool (page-locked for CUDA "
      "devices)",
      [](From from, To to) {
        EachDevice(from, to, [&](size_t i) {
@@ -300,21 +301,22 @@ constexpr MetricFamily kFamilies[] = {
        });
      }},
     {"quantd_pool_high_water_bytes", kGauge, "device",
-     "The most payload memory that the device's pool ever held",
+     "Largest amount of payload memory that the device's pool has held",
      EachStatistic<&BackendStats::pool_high_water>},
     {"quantd_rht_cache_hits_total", kCounter, "device",
      "Rotations (sign mask, dimension, dtype) found in the device's cache",
      EachStatistic<&BackendStats::rht_cache_hits>},
     {"quantd_rht_cache_misses_total", kCounter, "device",
-     "Rotations that had to be made",
+     "Rotations that were computed because the device's cache lacked them",
      EachStatistic<&BackendStats::rht_cache_misses>},
     {"quantd_rht_launches_total", kCounter, "device",
-     "Kernels that read a rotation",
+     "Launches of kernels that read a rotation",
      EachStatistic<&BackendStats::rht_launches>},
 
     {"quantd_log_lines_dropped_total", kCounter, "reason",
-     "Log lines that were not written: unread (standard error takes no more), "
-     "or repeated (many of a kind: only their number is written)",
+     "Log lines that were not written, because standard error accepted no "
+     "more (unread) or because there were many of a kind (repeated: the log "
+     "has only their number)",
      [](From, To to) {
        to.Add(ReadLogLosses().unread, {"unread"});
        to.Add(ReadLogLosses().repeated, {"repeated"});
@@ -324,7 +326,7 @@ constexpr MetricFamily kFamilies[] = {
      "resident",
      [](From, To to) { to.Add(HeapUsed()); }},
     {"process_start_time_seconds", kGauge, "",
-     "When the process started, in seconds since 1970",
+     "Start time of the process, in seconds since 1970",
      [](From, To to) {
        to.Add(absl::ToDoubleSeconds(kStart - absl::UnixEpoch()));
      }},
@@ -338,8 +340,7 @@ constexpr MetricFamily kFamilies[] = {
      [](From, To to) { to.Add(MemoryOf(0)); }},
     {"process_open_fds", kGauge, "", "Open file descriptors",
      [](From, To to) { to.Add(OpenFds()); }},
-    {"process_max_fds", kGauge, "",
-     "The most file descriptors that the process may have open",
+    {"process_max_fds", kGauge, "", "Limit of open file descriptors",
      [](From, To to) { to.Add(MaxFds()); }}};
 
 }  // namespace

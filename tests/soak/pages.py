@@ -154,8 +154,8 @@ def soak_page(result):
         f"{result['seconds'] / 60:.0f} minutes, "
         f"{sum(result['faults'].values())} faults, {calls} calls: {right} "
         f"right, {wrong} wrong, {refused} refused or cancelled on purpose, "
-        f"{failed} failed. At each of {len(quiet)} pauses the ledgers were "
-        "empty, and the servers' metrics " +
+        f"{failed} failed. At each of {len(quiet)} pauses no call held memory, "
+        "and the servers' metrics " +
         ("did not always match" if
          any("counts" in text for text in result["complaints"]) else
          "matched") + " the clients' counts.", "",

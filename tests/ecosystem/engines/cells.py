@@ -49,30 +49,34 @@ ATTENTION = "re:.*self_attn.*_proj.*=fp8_dynamic"
 # Any other failure counts as wrong.
 CAUSES = [
     ("sglang", "compressed-tensors mxfp", "No compressed-tensors compatible",
-     "engine", "it has no code for MX in compressed-tensors"),
+     "engine", "SGLang does not implement MX formats of compressed-tensors"),
     ("sglang", "(llama|qwen2.5-vl) modelopt mxfp8", "", "engine",
-     "dense layers ask for `weight_scale_inv`, ModelOpt writes `weight_scale`: "
-     "of Qwen2.5-VL it says so (models/qwen2_5_vl.py, 962), of Llama it leaves "
-     "scales uninitialised and says so in its log alone"),
+     "dense layers look for `weight_scale_inv`, but ModelOpt writes "
+     "`weight_scale`. For Qwen2.5-VL SGLang reports this as an error "
+     "(models/qwen2_5_vl.py, 962); for Llama it only logs it and leaves the "
+     "scales uninitialized"),
     ("sglang", "gemma-3 modelopt mxfp8", "vision_tower", "engine",
-     "it takes ModelOpt's expressions for names (configs/model_config.py, "
-     "1892), so that its tower is quantized, without scales"),
+     "SGLang compares ModelOpt's expressions as names "
+     "(configs/model_config.py, 1892), and so treats the vision tower as "
+     "quantized, without scales"),
     ("sglang", "mixtral modelopt", "28 of 17 parameters", "near",
-     "it takes another class than for the decoded model, with experts one by "
-     "one: log-probabilities agree to 2e-5, parameters cannot be compared"),
+     "SGLang uses another class than for the decoded model, with separate "
+     "experts: log-probabilities agree to 2e-5, but parameters cannot be "
+     "compared"),
     ("sglang", "llava", "'Conv2d' object has no attribute", "engine",
-     "it does not load the original either: it takes CLIPVisionModel for a "
+     "SGLang does not load the original either: it uses CLIPVisionModel as a "
      "language model (models/llava.py, 788)"),
     ("sglang", "llama deepseek fp8_block", "", "engine",
-     "for LlamaForCausalLM it renames `weight_scale_inv` (models/llama.py, "
-     "724), and leaves scales uninitialised"),
+     "for LlamaForCausalLM SGLang renames `weight_scale_inv` (models/llama.py, "
+     "724) and leaves the scales uninitialized"),
     ("sglang", "gpt-oss (?!gpt-oss)", "", "engine",
-     "its attention of gpt-oss knows no quantization (models/gpt_oss.py, 547): "
-     "it takes codes for weights, without their scales"),
+     "SGLang does not support quantized attention in gpt-oss "
+     "(models/gpt_oss.py, 547): it reads the codes as weights, without their "
+     "scales"),
     ("sglang", "deepseek-v3 compressed-tensors", "loaded_weight.shape", "engine",
-     "it joins q_a_proj and kv_a_proj_with_mqa (models/deepseek_common/"
-     "deepseek_weight_loader.py, 475), and so their global scales to two for "
-     "a parameter of one"),
+     "SGLang fuses q_a_proj and kv_a_proj_with_mqa "
+     "(models/deepseek_common/deepseek_weight_loader.py, 475), and so gets two "
+     "global scales for a parameter of one element"),
 ]
 EXACT = 1e-6
 

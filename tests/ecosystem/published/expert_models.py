@@ -3,7 +3,7 @@
 HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
 ROUTER = "routers: vLLM's GateLinear, never quantized"
-NEXT = "next tokens: the engine's draft model takes its layers as they are"
+NEXT = "MTP head: the engine's draft model takes its layers as they are"
 
 MIXTRAL = {
     "name": "Mixtral 8x7B",
@@ -146,7 +146,7 @@ quant language_model.model.layers.{{0-47}}.feed_forward.shared_expert.{{gate,up}
 quant language_model.model.layers.{{0-47}}.feed_forward.shared_expert.down_proj.weight H,I
 copy language_model.model.norm.weight H
 plain language_model.lm_head.weight V,H  # {HEAD}
-plain multi_modal_projector.linear_1.weight H,P  # joint of tower and text: vLLM builds it with quant_config=None
+plain multi_modal_projector.linear_1.weight H,P  # projector: vLLM builds it with quant_config=None
 copy vision_model.class_embedding W
 copy vision_model.positional_embedding_vlm 577,W  # {TABLE}
 plain vision_model.patch_embedding.linear.weight W,588  # vision tower: vLLM builds it with quant_config=None

@@ -3,7 +3,7 @@
 HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
 TOWER = "vision tower: nobody publishes it quantized"
-JOIN = "joint of tower and text"
+JOIN = "projector"
 
 QWEN25_VL = {
     "name": "Qwen2.5-VL 7B",
@@ -266,8 +266,8 @@ FLUX = {
     "shards": 0,
     "runs": [{"dialect": "comfy", "format": "nvfp4"}],
     "rows": """
-plain img_in.weight H,64  # way in
-plain txt_in.weight H,C  # way in
+plain img_in.weight H,64  # input layers
+plain txt_in.weight H,C  # input layers
 copy {img,txt}_in.bias H
 plain {time,guidance}_in.in_layer.weight H,256  # embedders: of a number
 plain vector_in.in_layer.weight H,P  # embedders: of a sentence
@@ -292,7 +292,7 @@ copy single_blocks.{0-37}.linear1.bias 3*H+M
 quant single_blocks.{0-37}.linear2.weight H,H+M
 copy single_blocks.{0-37}.linear2.bias H
 copy single_blocks.{0-37}.norm.{query,key}_norm.scale 128
-plain final_layer.linear.weight 64,H  # way out
+plain final_layer.linear.weight 64,H  # output layers
 copy final_layer.linear.bias 64
 any final_layer.adaLN_modulation.1.weight 2*H,H  # shift and scale
 copy final_layer.adaLN_modulation.1.bias 2*H
@@ -313,8 +313,8 @@ DIFFUSERS = {
     "shards": 3,
     "parts": False,
     "rows": """
-plain x_embedder.weight H,64  # way in
-plain context_embedder.weight H,C  # way in
+plain x_embedder.weight H,64  # input layers
+plain context_embedder.weight H,C  # input layers
 copy {x,context}_embedder.bias H
 plain time_text_embed.{timestep,guidance}_embedder.linear_1.weight H,256  # embedders: of a number
 plain time_text_embed.text_embedder.linear_1.weight H,P  # embedders: of a sentence
@@ -341,7 +341,7 @@ quant single_transformer_blocks.{0-37}.proj_out.weight H,H+M
 copy single_transformer_blocks.{0-37}.proj_out.bias H
 any norm_out.linear.weight 2*H,H  # shift and scale
 copy norm_out.linear.bias 2*H
-plain proj_out.weight 64,H  # way out
+plain proj_out.weight 64,H  # output layers
 copy proj_out.bias 64
 """,
 }

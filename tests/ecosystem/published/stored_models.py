@@ -3,7 +3,7 @@
 HEAD = "output head: vLLM's ParallelLMHead"
 TABLE = "a table that is looked up"
 ROUTER = "routers: vLLM's GateLinear, never quantized"
-NEXT = "next tokens: the engine's draft model takes its layers as they are"
+NEXT = "MTP head: the engine's draft model takes its layers as they are"
 
 # Parts of the errors with which quantctl refuses a model.
 QUANTIZED_ALREADY = "already quantized"
@@ -183,7 +183,7 @@ MODELS = [
     _deepseek("DeepSeek-V3.2, FP8 as published", *_V32, " fp8"),
     _deepseek("DeepSeek-V3.2, bf16", *_V32, ""),
     KIMI,
-    {**KIMI, "name": "Kimi-K2 Thinking, INT4, and config.json silent",
+    {**KIMI, "name": "Kimi-K2 Thinking, INT4, without quantization_config",
      "config": {key: value for key, value in KIMI["config"].items()
                 if key != "quantization_config"},
      "runs": [{"refused": INTEGERS}]},
@@ -206,7 +206,7 @@ quant model.layers.{0-23}.mlp.experts.gate_up_proj E,H,2*I
 quant model.layers.{0-23}.mlp.experts.down_proj E,I,H
 """,
      "runs": [{"dialect": "gpt-oss", "format": "mxfp4"}]},
-    {**_GPT_OSS, "name": "gpt-oss 20B, bf16, as others are", "shards": 9,
+    {**_GPT_OSS, "name": "gpt-oss 20B, bf16, converted as other models", "shards": 9,
      "rows": _GPT_OSS_ROWS.replace("WORD", "quant").replace("  # {rest}", "")
      + _GPT_OSS_STACKS},
 ]

@@ -59,7 +59,7 @@ def test_names_in_tables_exist():
 
 def test_every_format_is_in_the_front_page():
   text = (PACKAGE.parents[1] / "README.md").read_text()
-  table = text.partition("## What it makes")[2].partition("\n\nEvery format")[0]
+  table = text.partition("## Formats")[2].partition("\n\nEvery format")[0]
   shortened = ("fp8_block_2d_", "fp8_block_")
   for name in FORMATS:
     prefix = next((p for p in shortened if name.startswith(p)), "")

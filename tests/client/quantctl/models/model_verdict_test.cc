@@ -117,12 +117,12 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   EXPECT_EQ(next("modelopt", "nvfp4"), both);
   config["architectures"] = {"DeepseekV2ForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
-  EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was run"});
+  EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was tested"});
   // So have types that nobody looked at.
   config = LlamaConfig();
   config["model_type"] = "mimo";
   WriteModel(Fresh("m"), config, LlamaShards());
-  EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was run"});
+  EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
 }
 
 TEST_F(ModelVerdict, EngineRunsNameExistingFormats) {
@@ -227,13 +227,13 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   EXPECT_EQ(
       Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
   // Added tensors count, and the description is not looked at.
-  EXPECT_THAT(good.out, HasSubstr("config.json is not looked at"));
+  EXPECT_THAT(good.out, HasSubstr("config.json was not checked"));
   auto more = shards;
   more.back().push_back(Bf16("model.layers.1.mlp.up_proj.bias", {256}));
   WriteModel(Fresh("more"), LlamaConfig(), more);
   const Outcome added = Run({"compare", At("other"), At("more")});
   EXPECT_EQ(added.code, 8);
-  EXPECT_THAT(added.out, HasSubstr("1 tensor is in the second model alone"));
+  EXPECT_THAT(added.out, HasSubstr("1 tensor is only in the second model"));
   // Missing tensors count.
   shards.back().pop_back();
   WriteModel(Fresh("short"), LlamaConfig(), shards);

@@ -103,8 +103,8 @@ class Remote : public Endpoint {
     const auto violation = GetFieldViolation(result.status());
     const bool unknown = absl::IsUnimplemented(result.status()) ||
                          (violation && violation->field == "request");
-    // The server either ended the stream when its maxima were known, or does
-    // not support reducing streams. RunInTwo serves both cases.
+    // Either the stream ended after its maxima were known, or the server does
+    // not support reducing streams. In both cases the caller uses RunInTwo.
     if (!result.ok() && (reduction.found() || unknown)) return std::nullopt;
     return result;
   }
@@ -198,8 +198,8 @@ class Remote : public Endpoint {
           [&](grpc::GenericStub& stub, const OnSent& told) {
             absl::Status s =
                 sender.Send(stub, call.limit, told, call.control, &reply);
-            // If the maxima were reported, a repeated stream would be too late
-            // for the reduction.
+            // After the maxima were reported, the stream must not be repeated:
+            // the reduction has them already.
             const bool met = reduction != nullptr && reduction->found();
             return s.ok() || !met ? s : absl::AbortedError(s.message());
           },

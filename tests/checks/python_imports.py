@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that modules of the Python package import downward, at their top.
+"""Checks that the modules of the Python package import each other without
+circles, at the top of the file.
 
     tests/checks/python_imports.py [ROOT]
 

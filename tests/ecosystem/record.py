@@ -11,7 +11,7 @@ import sys
 
 
 def _summary(row):
-    """Returns a case of profiles.py without its list of differences."""
+    """Returns a case of profiles.py without its empty lists and objects."""
     return {key: value for key, value in row.items() if value not in ({}, [])}
 
 

@@ -123,7 +123,7 @@ float Library::ScaledNvfp4(float x, uint8_t scale, float amax) const {
 float Library::Fp8Scale(float amax) const {
   if (std::isnan(amax)) return 1.0f;
   if (IsDeepgemm(p_)) amax = std::max(amax, 1e-4f);
-  // ModelOpt's export, for quantizers that have several maxima.
+  // ModelOpt's export raises maxima like this if a quantizer has several.
   if (IsModelopt(p_) && !IsTensor(f_) && amax != 0) {
     amax = std::max(amax, Tiny(t_));
   }
@@ -140,8 +140,8 @@ float Library::ScaledFp8(float x, float s) const {
   if (IsDeepgemm(p_)) return Mul(x, Div(1.0f, s));
   if (p_ == Profile::kCompressedTensorsCuda) return Div(x, s);
   if (IsCompressedTensors(p_)) return RoundTo(t_, Div(x, s));
-  // ModelOpt: the quotient of a tensor and a single number has the tensor's
-  // type.
+  // ModelOpt: with several scales the quotient is fp32. With a single number it
+  // has the tensor's type.
   if (!IsTensor(f_)) return Div(x, s);
   if (p_ == Profile::kModeloptCuda) s = RoundTo(t_, s);
   return RoundTo(t_, Div(x, s));
@@ -160,9 +160,9 @@ uint8_t Library::MxScale(float b) const {
                                 127);
   }
   if (IsTorchao(p_)) return oracle::MxScale(b, code, rule_);
-  // compressed-tensors: mantissas of type T from 1.75 on count as the next
-  // octave. Subnormal numbers count as whole multiples of the least normal
-  // number.
+  // compressed-tensors: a mantissa of 1.75 or more counts as the next octave. A
+  // subnormal number of the input's type counts as the least normal number if
+  // it is at least 0.75 of it, and otherwise as 0.
   const int largest = t_ == Element::kF16 ? 15 : 127;
   int octave;
   if (b >= Tiny(t_)) {
@@ -204,7 +204,8 @@ uint8_t Library::CodeUnder(float x, uint32_t scale, float amax) const {
   if (code != Code::kE2m1) return CodeOf(code, y);
   if (std::isnan(y)) return 7;
   if (IsModelopt(p_) && IsMx(f_)) {
-    // The magnitude is the number of midpoints below it; 0 counts as negative.
+    // The code's magnitude is the number of midpoints below |y|; 0 counts as
+    // negative.
     uint8_t magnitude = 0;
     for (uint8_t c = 0; c < 7; ++c) {
       const float midpoint = (E2m1Value(c) + E2m1Value(c + 1)) / 2;

@@ -176,7 +176,7 @@ std::string FirstCall(const std::string& fault) {
          std::to_string(KnownAnswers().size() + 1);
 }
 
-TEST_F(ProcessTest, ExitsForARestartWithoutADevice) {
+TEST_F(ProcessTest, ExitsForARestartIfNoDeviceIsLeft) {
   ServerProcess server(
       Quantd({"--memory-budget", "64MiB", "--device", FirstCall("sticky"),
               "--max-no-device-s", "1", "--drain-delay-ms", "0"}));
@@ -205,7 +205,7 @@ TEST_F(ProcessTest, DrainEndsDespiteAHang) {
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitForExit(60), 3) << server.Log();
   caller.join();
-  std::printf("ended beside a hang in %.1f s\n",
+  std::printf("exited despite a hang after %.1f s\n",
               absl::ToDoubleSeconds(absl::Now() - start));
 }
 
@@ -297,7 +297,7 @@ class CrowdTest : public ProcessTest {
         auto channel = Dial(address);
         while (absl::Now() < end) {
           RpcOptions options;
-          // Some clients declare no size, as ordinary ones do.
+          // Some clients declare no size, like ordinary gRPC clients.
           if (i % 8 != 0 || declared) {
             options.declared =
                 std::to_string(declared.value_or(message.size()));
@@ -363,8 +363,9 @@ TEST_F(CrowdTest, MemoryOfSixtyFourLargeClientsIsBounded) {
   }
   EXPECT_GT(tally.served, 0);
   EXPECT_GT(tally.busy, 0);
-  // gRPC's own memory limit is above the admitted amount, but it acts at times
-  // of its own. Fewer than one call in a hundred may meet it.
+  // gRPC's own memory limit is above the admitted amount, but gRPC sometimes
+  // refuses calls even so, without a typed error. At most one call for every
+  // hundred others may fail like this.
   EXPECT_LE(tally.untyped * 100, tally.served + tally.busy);
   ExpectWithinBound(server);
   server.Signal(SIGTERM);

@@ -25,9 +25,9 @@ namespace quantd::cuda {
 namespace {
 
 constexpr float kMargin = 0x1p-14f;
-// Tensor cores are used only for squares whose largest magnitude is at least
-// kTiny and below kHuge. The rotated elements of a smaller square stay below
-// kMostTiny.
+// Rotations by tensor cores are exact enough only for squares whose largest
+// magnitude is at least kTiny and below kHuge. If it is below kTiny, the
+// rotated elements stay below kMostTiny.
 constexpr uint32_t kTiny = 0x0E000000u;      // 2^-99
 constexpr uint32_t kHuge = 0x7B800000u;      // 2^120
 constexpr uint32_t kMostTiny = 0x0F800000u;  // 2^-96
@@ -230,8 +230,8 @@ __device__ __forceinline__ uint32_t Sure(float about) {
 }
 
 // Rotates all squares of a warp's rows with tensor cores and raises the maxima.
-// Returns whether the maxima are final: the maximum of all squares can only
-// round to one bf16. (Tiny squares do not matter if the maximum is not tiny.)
+// Returns whether these squares cannot raise the maxima any further: no maximum
+// can round to either of two bf16, is tiny, or is too large for tensor cores.
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
                                               const WarpRows& rows,

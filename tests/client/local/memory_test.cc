@@ -161,7 +161,8 @@ TEST_P(LocalMemory, InPlaceMayExceedTheBudget) {
     EXPECT_TRUE(BytesEq(Name(part), want.bytes(part),
                         absl::MakeConstSpan(outputs[i].Bytes())));
   }
-  // Memory that is copied counts against the budget.
+  // A result over its own input makes the input be copied, and the copy counts
+  // against the budget.
   call.into = {
       {plan->outputs()[0].kind, input.span().first(plan->outputs()[0].size)}};
   EXPECT_EQ(
@@ -171,7 +172,8 @@ TEST_P(LocalMemory, InPlaceMayExceedTheBudget) {
       ErrorReason::kTooLarge);
 }
 
-// Allocates pinned memory on a GPU, and ordinary memory otherwise.
+// The memory is pinned host memory if the client's device is a GPU, and
+// ordinary memory otherwise.
 TEST_P(LocalMemory, AllocatedByTheClientIsUsedInPlace) {
   auto memory = client_->AllocateHost(size_t{1} << 20);
   ASSERT_THAT(memory, IsOk());

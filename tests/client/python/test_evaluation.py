@@ -1,4 +1,4 @@
-"""`quantd.evaluate` on tiny models, held against arithmetic of these tests' own."""
+"""`quantd.evaluate` on tiny models, compared with arithmetic written in these tests."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def fp8(x, amax):
 
 
 def nvfp4(x, amax):
-  """Blocks of 16 by an E4M3 scale, below one scale for all."""
+  """Rounds blocks of 16 to E2M1, with an E4M3 scale for each and one for all."""
   levels = np.array([0, .5, 1, 1.5, 2, 3, 4, 6], np.float32)
   blocks = x.reshape(-1, 16)
   whole = np.float32(2688 / amax)

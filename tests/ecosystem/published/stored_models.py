@@ -17,7 +17,7 @@ copy model.layers.{{0-60}}.self_attn.kv_a_layernorm.weight 512
 quant model.layers.{{0-60}}.self_attn.q_a_proj.weight A,H{stored}
 quant model.layers.{{0-60}}.self_attn.q_b_proj.weight QB,A{stored}
 quant model.layers.{{0-60}}.self_attn.kv_a_proj_with_mqa.weight 576,H{stored}
-any model.layers.{{0-60}}.self_attn.kv_b_proj.weight KVB,512{stored}  # plain in 4 bits: engines split it while they load
+any model.layers.{{0-60}}.self_attn.kv_b_proj.weight KVB,512{stored}  # not quantized in 4-bit formats: engines split it while they load
 quant model.layers.{{0-60}}.self_attn.o_proj.weight H,O{stored}
 """
 _DENSE = """
@@ -53,9 +53,9 @@ plain model.layers.61.mlp.shared_experts.{{gate,up}}_proj.weight I,H{stored}  # 
 plain model.layers.61.mlp.shared_experts.down_proj.weight H,I{stored}  # {next}
 """
 _INDEXER = """
-any model.layers.{{0-60}}.self_attn.indexer.wq_b.weight 8192,A{stored}  # vLLM and SGLang take it so or so
+any model.layers.{{0-60}}.self_attn.indexer.wq_b.weight 8192,A{stored}  # vLLM and SGLang load it quantized or not
 plain model.layers.{{0-60}}.self_attn.indexer.wk.weight 128,H{stored}  # indexer: vLLM joins it with weights_proj, with quant_config=None
-plain model.layers.{{0-60}}.self_attn.indexer.weights_proj.weight 64,H  # indexer: in vLLM and SGLang without quant_config
+plain model.layers.{{0-60}}.self_attn.indexer.weights_proj.weight 64,H  # indexer: vLLM and SGLang build it without quant_config
 copy model.layers.{{0-60}}.self_attn.indexer.k_norm.{{weight,bias}} 128 dtype=F32
 plain model.layers.61.self_attn.indexer.wq_b.weight 8192,A{stored}  # {next}
 plain model.layers.61.self_attn.indexer.wk.weight 128,H{stored}  # {next}
@@ -175,7 +175,7 @@ stack model.layers.{0-23}.mlp.experts.gate_up_proj E,H,2*I as *.gate_proj+*.up_p
 stack model.layers.{0-23}.mlp.experts.down_proj E,I,H as *.down_proj!
 """
 _ONLY_EXPERTS = _GPT_OSS_ROWS.replace("WORD", "plain").replace(
-    "{rest}", "attention: the format is of experts alone")
+    "{rest}", "attention: the format quantizes experts only")
 
 MODELS = [
     _deepseek("DeepSeek-V3, FP8 as published", *_V3, " fp8"),

@@ -26,7 +26,7 @@ TEST(BudgetTest, ScratchCountsAsPayloadMemory) {
   options.dbias = true;
   const auto plan = MakeQuantizePlan(tensor, options);
   ASSERT_TRUE(plan.ok());
-  // Scratch is two chunks of 128 rows with a float for each column.
+  // Scratch has a float per column for each of the two chunks of 128 rows.
   EXPECT_EQ(plan->scratch_bytes(), size_t{8} << 20);
   EXPECT_GE(PayloadNeed(*plan), without + (size_t{8} << 20));
 }

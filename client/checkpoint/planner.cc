@@ -132,7 +132,6 @@ class Planner {
 
   // Copies the factors of a weight. A linear layer with factors is an error
   // unless --ignore names it, because the model does not store its matrix.
-  // Other layers would not be quantized anyway.
   absl::Status TakeFactored(const UnclearWeight& u) {
     const Role role = selector_.architecture().RoleOf(u.module);
     const bool linear = std::all_of(
@@ -149,13 +148,14 @@ class Planner {
                     model_.path(), u.module, u.why, u.module));
   }
 
+  void Collect(std::string_view module) {
+    if (selector_.has_patterns() && !module.empty()) modules_.emplace(module);
+  }
+
   // Decides whether the tensor is quantized, decoded, copied or dropped.
   absl::Status Sort(const ModelTensor& tensor) {
-    modules_.emplace(ModuleOf(tensor.name()));
-    if (const auto storage = StorageOf(tensor.stored);
-        !storage.module.empty()) {
-      modules_.insert(storage.module);
-    }
+    Collect(ModuleOf(tensor.name()));
+    Collect(StorageOf(tensor.stored).module);
     if (const auto as = carried_.find(&tensor); as != carried_.end()) {
       if (said_.insert(as->second.module).second) {
         plan_.left_out.push_back(as->second);
@@ -179,7 +179,7 @@ class Planner {
     } else {
       Leave(tensor, kStacks, std::string(weights.status().message()));
     }
-    for (const Weight& w : found) modules_.insert(w.module);
+    for (const Weight& w : found) Collect(w.module);
     // If one weight of the tensor is left out, the whole tensor is.
     for (Weight& w : found) {
       if (auto s = selector_.CheckInclude(w.module, tied_); !s.ok()) return s;
@@ -364,7 +364,7 @@ class Planner {
   // left_out.
   std::map<const ModelTensor*, LeftOut> carried_;
   std::set<std::string> said_;
-  std::set<std::string> modules_;  // all names that a pattern may match
+  std::set<std::string> modules_;  // that a pattern may match, if there is one
   std::vector<Weight> weights_;
   // Quantized weights of the source, by their codes, and all tensors that they
   // consist of.

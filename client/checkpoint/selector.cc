@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
 #include "client/files/quantized_file.h"
@@ -192,7 +193,7 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     return leave("weights that a rule leaves unquantized",
                  fmt::format("--rule {}=bf16", rule.pattern.text()));
   }
-  if (SplitModule(module).leaf == "kv_b_proj" &&
+  if (IsSplitByEngines(SplitModule(module).leaf) &&
       FindFormat(layout->codes)->element == DType::kE2M1x2) {
     return leave(
         "of latent attention (MLA) that engines read as numbers",

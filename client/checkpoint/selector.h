@@ -41,6 +41,10 @@ class Selector {
   // quantized. `tied`: the head is tied to the embeddings.
   absl::Status CheckInclude(const std::string& module, bool tied) const;
 
+  bool has_patterns() const {
+    return !(only_.empty() && ignore_.empty() && include_.empty() &&
+             rules_.empty());
+  }
   // INVALID_ARGUMENT for a pattern that matches none of the model's modules.
   absl::Status CheckNamed(const std::set<std::string>& modules) const;
 

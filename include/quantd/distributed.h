@@ -24,8 +24,8 @@
 //   for (float& a : amax->columnwise) a = AllReduceMax(a);
 //   auto part = session->Finish(*amax);
 //
-// Where to cut: if a columnwise copy is made, rows are cut at multiples of the
-// block and of the RHT dimension; if a rowwise copy is made, columns are cut at
+// Shard boundaries: for a columnwise copy, rows are cut at multiples of the
+// block and of the RHT dimension; for a rowwise copy, columns are cut at
 // these multiples. Formats with square blocks are cut at multiples of the block
 // in both dimensions. The last shard ends where the tensor ends. FP8 with one
 // scale per tensor may be cut anywhere. A shard without elements contributes an

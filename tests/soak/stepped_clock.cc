@@ -2,8 +2,8 @@
 // --set` does for the whole machine. QUANTD_CLOCK_STEP names a file whose first
 // eight bytes are the nanoseconds by which the clock is ahead.
 //
-// As in the kernel, a wait by the wall clock ends when the stepped clock shows
-// the time, so that a step makes the wait shorter or longer. Each wait is
+// A wait by the wall clock ends when the stepped clock shows the time, as the
+// kernel does it, so that a step makes the wait shorter or longer. Each wait is
 // therefore cut into short ones, and the clock is read after each.
 // CLOCK_MONOTONIC is unchanged.
 #include <dlfcn.h>

@@ -85,6 +85,8 @@ bool IsIndex(std::string_view part) {
 
 bool IsLinearName(std::string_view leaf) { return IsListed(kLinear, leaf); }
 
+bool IsSplitByEngines(std::string_view leaf) { return leaf == "kv_b_proj"; }
+
 bool IsLanguageLinear(const NameParts& parts) {
   const size_t at = PlaceOfName(parts);
   const auto end = parts.begin() + at;

@@ -24,6 +24,11 @@ bool IsLinearName(std::string_view leaf);
 // name and by the names of the modules around it.
 bool IsLanguageLinear(const NameParts& parts);
 
+// Whether engines split the weight of the linear layer with this last name
+// while they load it, and may then read 4-bit codes as numbers: latent
+// attention's.
+bool IsSplitByEngines(std::string_view leaf);
+
 // Whether the module's own name is that of a linear layer in a block of a
 // diffusion model.
 bool IsDiffusionLinear(const NameParts& parts);

@@ -320,9 +320,7 @@ absl::StatusOr<ModelDifference> CompareModels(
 size_t TensorsAdded(const ModelDifference& difference) {
   return static_cast<size_t>(std::count_if(
       difference.only_b.begin(), difference.only_b.end(),
-      [](const std::string& name) {
-        return !IsCacheScale(name) && !name.starts_with("lm_head");
-      }));
+      [](const std::string& name) { return !name.starts_with("lm_head"); }));
 }
 
 }  // namespace quantd::checkpoint

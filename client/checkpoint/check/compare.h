@@ -75,7 +75,7 @@ absl::StatusOr<ModelDifference> CompareModels(
     const std::function<void(const TensorDifference&)>& tell = {});
 
 // The number of tensors that only the second model has, without a head, which
-// may be tied in the first one, and without scales of the KV cache.
+// may be tied in the first one.
 size_t TensorsAdded(const ModelDifference& difference);
 
 }  // namespace quantd::checkpoint

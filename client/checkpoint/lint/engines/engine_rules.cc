@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
@@ -51,7 +52,7 @@ class EngineRules : public Rules {
         Find("kept-plain", w.module,
              "it belongs to the indexer of sparse attention, but is quantized",
              "indexer");
-      } else if (SplitModule(w.module).leaf == "kv_b_proj" &&
+      } else if (IsSplitByEngines(SplitModule(w.module).leaf) &&
                  w.has_four_bits()) {
         Find("kept-plain", w.module,
              "it is quantized to 4 bits, but engines split this weight of "

@@ -39,7 +39,8 @@ if [ -z "${PYTHON:-}" ]; then
 fi
 [ -x "$PYTHON" ] || { echo "SKIPPED: $PYTHON does not exist, and --offline prevents its installation" >&2; exit 77; }
 command -v java > /dev/null || echo "SKIPPED: SPARK IS NOT TESTED, no java" >&2
-exec "$PYTHON" "$here/../run.py" \
+# With fork support, grpcio aborts one in a hundred subprocesses of PySpark.
+GRPC_ENABLE_FORK_SUPPORT=0 exec "$PYTHON" "$here/../run.py" \
   --server "${QUANTD:-$root/build/cpu/server/quantd}" \
   --quantctl "${QUANTCTL:-$root/build/cpu/client/quantctl}" \
   -rs "$@" "$here"

@@ -193,7 +193,7 @@ def memory():
     lines.append([words] + [time(find(rows, bytes=size, **wanted), key)
                             for size, _ in sizes])
   return (f"{source(lent)}; calls {source(shared)}.\n\n" +
-          table(["us"] + [text for _, text in sizes],
+          table(["time in us"] + [text for _, text in sizes],
                 ["---"] + ["---:"] * len(sizes), lines))
 
 
@@ -203,25 +203,25 @@ def figures():
   small = read("cpu/cpu_bench.json")
   numpy, rpc = read("cpu/cpu_numpy.json"), read("cpu/rpc_bench.json")
   compared = sum(part["elements"] for part in state["parts"].values())
-  lines = [["elements compared on an H200 with the oracle or the CPU's bytes",
-            f"{compared / 1e9:.1f} G, "
+  lines = [["elements compared between an H200 and the oracle or the CPU",
+            f"{compared / 1e9:.1f} billion, "
             + ("none differs" if state["state"] == "passed" else "FAILED")]]
   shape = SHAPES[0]
   row = find(bench["rows"], name="nvfp4_row", shape=shape, dtype="bf16")
   lines.append([f"H200, NVFP4 rowwise, {shape}",
                 f"{time(row)} us, {number(row, 'tbps')} TB/s, "
-                f"{number(row, 'ratio')} of bare memory traffic"])
+                f"{number(row, 'ratio')} of the speed of a copy"])
   latency = bench["latency"]
   lines.append([f"H200, amax and NVFP4 rowwise, {latency['shape']}",
                 f"{time(latency)} us in {latency['launches']} launches"])
   avx2 = find(small["rows"], name="nvfp4_row_rht", isa="avx2")
   lines.append([f"{small['cores']} cores with AVX2, NVFP4 rowwise with RHT",
-                f"{number(avx2, 'ratio')} of a memcpy, "
+                f"{number(avx2, 'ratio')} of the speed of a memcpy, "
                 f"{number(find(numpy['rows'], name='nvfp4_row_rht'), 'times', 0)}"
-                " times numpy on one core"])
+                " times that of numpy on one core"])
   echo = find(rpc["rows"], server="quantd memcpy", size_bytes=1 << 20)
   lines.append([f"a call of 1 MiB, {rpc['cores']} cores, without arithmetic",
-                f"{number(echo, 'ratio_to_echo')} of a bare gRPC echo"])
+                f"{number(echo, 'ratio_to_echo')} of the rate of a gRPC echo"])
   return table(["what", "measured"], ["---", "---"], lines)
 
 

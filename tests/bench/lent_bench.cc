@@ -1,5 +1,6 @@
-// Measures jobs on the caller's own memory of every type, and copies of the
-// same memory by the copy engines, alternating in one run. Results are medians.
+// Measures jobs on memory of the caller of every type and on their own memory
+// ("own"), and copies by the copy engines, alternating in one run. Results are
+// medians.
 //
 //   lent_bench [RESULTS.json COMMIT DATE]
 //
@@ -57,7 +58,7 @@ enum class Kind { kJob, kPageable, kPageLocked, kRegistered, kDevice };
 constexpr const char* kNames[] = {"own", "pageable", "page-locked",
                                   "registered", "device"};
 
-// Memory of one type, with the same values in each.
+// Memory of one type. Every type is filled with the same values.
 class Memory {
  public:
   Memory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {

@@ -2,8 +2,8 @@
 """Counts the lines of the parsers that inputs reach, for coverage.sh and the
 results of run.sh. Use those scripts; --help lists the options of this one.
 
-Counts only functions that read, not the writers in the same files. FOUND are
-additional inputs to the corpora in the tree.
+Counts only functions that parse inputs, not others in the same files. The
+inputs are the corpora in the tree and, with --found, those in a folder.
 """
 
 import argparse
@@ -41,13 +41,13 @@ PARSERS = {
                       "server/config/option_rules.cc"],
     "door": ["proto/memory/offer.cc", "server/memory/door.cc"],
 }
-# Functions that write, by names without arguments.
+# Functions that write or do not parse inputs, by names without arguments.
 WRITERS = re.compile(
     r"::Writer::|QuantizedFile::(Parts|Metadata|Append)|npy::Write$"
     r"|WriteLent|wire::Write$|DescribeReply|ReplyHead|MakeHead"
     r"|RequestHead|StreamHead|Write(Request|Reply|Outputs)|CheckHead"
     r"|npy::MakeHeader|ReadEnvironment"
-    r"|UnknownEnvironment|IsOfKubernetes|ToLine|LooksLikeSecret")
+    r"|ToLine|LooksLikeSecret")
 
 
 def run(command, **more):
@@ -114,7 +114,7 @@ def plain(function):
 
 
 def keep(starts, lines):
-    """Returns the lines outside functions that write."""
+    """Returns the lines outside WRITERS."""
     names = run(["c++filt"] + [f.split(":")[-1] for _, f in starts])
     rows = sorted((line, WRITERS.search(plain(n)) is not None)
                   for (line, _), n in zip(starts, names.splitlines()))

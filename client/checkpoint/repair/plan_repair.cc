@@ -22,8 +22,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The least that the largest block scale of a weight should be. It is 448, or
-// somewhat less if a larger weight shares the global scale.
+// The least that the largest block scale of a weight should be. Encoders make
+// that scale 448, or somewhat less if a larger weight shares the global scale.
 constexpr float kLargeScale = 32;
 
 constexpr char kGetsSwizzled[] =
@@ -168,8 +168,8 @@ class Planner {
     c->mended.global = number;
     if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
     if (!are_amaxes_ && IsPlausible(rule, number)) return absl::OkStatus();
-    // The corrected number must be plausible, and block scales must use their
-    // range as an encoder would choose it.
+    // The corrected number must be plausible, and the largest block scales must
+    // be about as large as an encoder makes them.
     const float other = are_amaxes_ ? GlobalOf(rule, number) : 1.0f / number;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
@@ -183,8 +183,7 @@ class Planner {
     c->changed = true;
     Add("divisor", w.module,
         fmt::format("replaced the global scale {}{} by {}", number,
-                    are_amaxes_ ? ", which is the largest weight," : "",
-                    other));
+                    are_amaxes_ ? ", which is the weight's amax," : "", other));
     return absl::OkStatus();
   }
 
@@ -278,7 +277,7 @@ class Planner {
     candidates_.push_back(std::move(c));
   }
 
-  // Gives weights that engines fuse the global scale of the largest of them.
+  // Sets the global scale of weights that engines fuse to that of the largest.
   absl::Status Share() {
     const auto architecture = Architecture::Of(model_, {});
     if (!architecture.ok()) return architecture.status();

@@ -93,7 +93,7 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
           "{}quantctl repair {} {}{}",
           has_original
               ? ""
-              : "with --original MODEL, if you have it, repair finds more: ",
+              : "add --original MODEL, if you have it, and repair finds more: ",
           check.model, Beside(check.model, "repaired"),
           has_original ? " --original " + check.original : ""));
   const std::string convert = fmt::format(

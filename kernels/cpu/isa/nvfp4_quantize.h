@@ -303,8 +303,8 @@ QUANTD_FN Nvfp4Block<L> Encode(const EncodeParams& p, Load load,
   return EncodeNvfp4Under<L, kInput>(group->v, group->scale, group->m);
 }
 
-// Encodes blocks with stochastic rounding. The lanes use the random bytes of
-// the counters counter, counter + kStep, ...
+// Encodes blocks with stochastic rounding. Lane i uses the random bytes of
+// `counter` + i * kStep.
 template <bool kRht, int kStep, typename Load>
 QUANTD_FN Nvfp4Block<L> EncodeByBytes(const EncodeParams& p, Load load,
                                       const Copy& copy, uint64_t counter,

@@ -15,7 +15,7 @@ namespace {
 struct Shape {
   int64_t rows;
   int64_t cols;
-  int64_t groups = 0;  // groups of 0 to twice the mean rows; 0: not grouped
+  int64_t groups = 0;  // number of groups (see SplitsOf); 0: not grouped
 };
 
 // Shapes of about a million elements. The first is the usual one; others are
@@ -48,7 +48,7 @@ std::string Text(const Shape& shape) {
   return text;
 }
 
-// Returns group sizes from 0 to twice the mean.
+// Returns the rows of each group, from 0 to twice the mean.
 std::vector<int64_t> SplitsOf(const Shape& shape) {
   const int64_t mean = shape.rows / shape.groups;
   std::vector<int64_t> splits(shape.groups, mean);

@@ -157,9 +157,9 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
   });
 }
 
-// The metadata also name the library whose bytes the file has. Its version is
-// one that older programs refuse, because they would decode the bytes
-// differently.
+// The metadata also name the library whose bytes the file has. Their
+// quantd.version is one that older programs refuse, because they would decode
+// the bytes differently.
 TEST_F(QuantizedFiles, KeepEveryProfile) {
   for (const ProfileSpec& spec : Profiles()) {
     for (const ProfileFormat& f : spec.formats) {

@@ -123,7 +123,7 @@ def test_invalid_replies(connect, x, how):
     q = connect(server.address, stream_from=0, retry=quantd.Retry(1))
     with pytest.raises(quantd.Error) as caught:
       q.quantize(x, "nvfp4", timeout=20)
-    # The C++ client reports that such a reply does not echo the options.
+    # In a reply of another method the C++ client finds no echo of the options.
     other = {"UNIMPLEMENTED"} if how == "of another method" else set()
     assert caught.value.code in {"INTERNAL"} | other
 

@@ -78,8 +78,8 @@ TEST_F(ModelTools, RepairReportsTheLossAndLintIsClean) {
   const Outcome faulty = Run({"lint", At("made")});
   EXPECT_EQ(faulty.code, 8);
   EXPECT_THAT(faulty.out,
-              HasSubstr("next: fused-scales: with --original MODEL, if you "
-                        "have it, repair finds more: quantctl repair " +
+              HasSubstr("next: fused-scales: add --original MODEL, if you "
+                        "have it, and repair finds more: quantctl repair " +
                         At("made") + " " + At("made-repaired") + "\n"));
   const Outcome mended = Run({"repair", At("made"), Fresh("mended")});
   EXPECT_EQ(mended.code, 0) << mended.err;

@@ -10,7 +10,9 @@ namespace {
 
 // Siblings that vLLM, SGLang and TensorRT-LLM pack into one matrix.
 constexpr std::string_view kFused[] = {
-    "q_proj,k_proj,v_proj",
+    // With the gates of linear attention, like Kimi's.
+    "q_proj,k_proj,v_proj,a_proj,b_proj,f_proj,f_a_proj,g_a_proj",
+    "f_b_proj,g_b_proj",
     "gate_proj,up_proj",
     "w1,w3",
     "query,key,value",

@@ -108,6 +108,7 @@ struct LeftOut {
   std::string kind;    // plural noun for messages: "embeddings"
   std::string reason;  // why this matrix is left out
   uint64_t bytes = 0;  // size in the source; 0: not set
+  bool asked = false;  // a pattern of the user's leaves it out
 };
 
 struct OutputShard {

@@ -42,7 +42,7 @@ class Planner {
       if (auto s = Sort(tensor); !s.ok()) return s;
     }
     if (auto s = selector_.CheckNamed(modules_); !s.ok()) return s;
-    LeaveUneven();
+    LeaveUnfit();
     if (weights_.empty()) return Refusal();
     plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
     weights_.clear();
@@ -212,18 +212,12 @@ class Planner {
     }
   }
 
-  void LeaveUneven() {
-    const ModelTensor* last = nullptr;
-    for (const Weight& w :
-         TakeUneven(model_, selector_.architecture(), &weights_)) {
-      if (std::exchange(last, w.source) == w.source) continue;
-      plan_.quantized_bytes_in -= w.source->stored.size;
-      Keep(*w.source);
-      plan_.left_out.push_back(
-          {w.module, Role::kLinear,
-           "weights with FP8 blocks that engines refuse",
-           "engines run FP8 blocks only if N and K are multiples of 128 for "
-           "this weight and for all weights that they fuse with it"});
+  void LeaveUnfit() {
+    for (auto& [source, left] : TakeUnfit(model_, selector_.architecture(),
+                                          plan_.left_out, &weights_)) {
+      plan_.quantized_bytes_in -= source->stored.size;
+      Keep(*source);
+      plan_.left_out.push_back(std::move(left));
     }
   }
 
@@ -291,6 +285,7 @@ class Planner {
     NoteLeft(Describe(Role::kUnknown), 0, &plan_);
     NoteLeft(kOfOtherClass, 0, &plan_);
     NoteLeft(kUnclear, 0, &plan_);
+    NoteLeft(kTorn, 0, &plan_);
     NoteLeft(kFactored, /*least=*/5, &plan_);
     // Users do not expect convolutions to be quantized, so few of them need no
     // note.

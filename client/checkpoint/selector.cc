@@ -149,6 +149,11 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
   const auto leave = [&](std::string kind, std::string reason) {
     return LeftOut{module, role, std::move(kind), std::move(reason)};
   };
+  const auto asked = [&](std::string kind, std::string reason) {
+    LeftOut left = leave(std::move(kind), std::move(reason));
+    left.asked = true;
+    return left;
+  };
   const bool included = FirstMatch(include_, module) != nullptr;
   if (!MayBeLinear(role) && !included) {
     const bool table = role == Role::kEmbedding && IsTable(module);
@@ -157,11 +162,11 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
                              table ? "" : "; quantize it with --include"));
   }
   if (const Pattern* p = FirstMatch(ignore_, module)) {
-    return leave("weights that --ignore names",
+    return asked("weights that --ignore names",
                  fmt::format("--ignore {}", p->text()));
   }
   if (!only_.empty() && FirstMatch(only_, module) == nullptr) {
-    return leave("weights that --only does not name",
+    return asked("weights that --only does not name",
                  "--only does not name it");
   }
   if (!included) {
@@ -190,7 +195,7 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     if (!rule.pattern.Matches(module)) continue;
     layout = rule.layout;
     if (layout != nullptr) break;
-    return leave("weights that a rule leaves unquantized",
+    return asked("weights that a rule leaves unquantized",
                  fmt::format("--rule {}=bf16", rule.pattern.text()));
   }
   if (IsSplitByEngines(SplitModule(module).leaf) &&

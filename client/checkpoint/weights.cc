@@ -57,7 +57,26 @@ absl::Status CheckInput(const Weight& w) {
       w.module, Name(w.layout->dialect), Name(w.layout->format)));
 }
 
-}  // namespace
+// A key that is equal for the members of a fused layer, and for all experts of
+// a layer, which must have the same format in engines.
+std::string KeyOfFused(const Architecture& architecture,
+                       const std::string& module, int64_t cols) {
+  std::string key(ExpertsAbove(module));
+  if (key.empty()) key = architecture.FusionKey(module, cols);
+  const bool guessed = key.find("#k=") != std::string::npos;
+  return key.empty() || guessed ? module : key;
+}
+
+template <typename Taken>
+std::vector<Weight> Take(std::vector<Weight>* weights, const Taken& taken) {
+  const auto first =
+      std::stable_partition(weights->begin(), weights->end(),
+                            [&](const Weight& w) { return !taken(w); });
+  std::vector<Weight> out(std::make_move_iterator(first),
+                          std::make_move_iterator(weights->end()));
+  weights->erase(first, weights->end());
+  return out;
+}
 
 std::vector<Weight> TakeUneven(const Model& model,
                                const Architecture& architecture,
@@ -66,12 +85,8 @@ std::vector<Weight> TakeUneven(const Model& model,
   const auto of_blocks = [](const Weight& w) {
     return w.layout->format == WeightFormat::kFp8Block;
   };
-  // All experts of a layer must have the same format in engines.
   const auto key_of = [&](const Weight& w) {
-    std::string key(ExpertsAbove(w.module));
-    if (key.empty()) key = architecture.FusionKey(w.module, w.cols);
-    const bool guessed = key.find("#k=") != std::string::npos;
-    return key.empty() || guessed ? w.module : key;
+    return KeyOfFused(architecture, w.module, w.cols);
   };
   std::map<std::string, size_t> counts;
   for (const Weight& w : *weights) ++counts[key_of(w)];
@@ -92,14 +107,50 @@ std::vector<Weight> TakeUneven(const Model& model,
     }
     if (part % kBlock != 0 || w.cols % kBlock != 0) uneven.insert(key);
   }
-  const auto first = std::stable_partition(
-      weights->begin(), weights->end(), [&](const Weight& w) {
-        return !of_blocks(w) || uneven.count(key_of(w)) == 0;
-      });
-  std::vector<Weight> taken(std::make_move_iterator(first),
-                            std::make_move_iterator(weights->end()));
-  weights->erase(first, weights->end());
-  return taken;
+  return Take(weights, [&](const Weight& w) {
+    return of_blocks(w) && uneven.count(key_of(w)) > 0;
+  });
+}
+
+std::vector<Weight> TakeTorn(const Model& model,
+                             const Architecture& architecture,
+                             const std::vector<LeftOut>& left,
+                             std::vector<Weight>* weights) {
+  std::set<std::string> torn;
+  for (const LeftOut& l : left) {
+    const ModelTensor* t = model.Find(l.module + ".weight");
+    if (t == nullptr || t->stored.shape.size() != 2 || l.asked) continue;
+    torn.insert(KeyOfFused(architecture, l.module, t->stored.shape[1]));
+  }
+  return Take(weights, [&](const Weight& w) {
+    return torn.count(KeyOfFused(architecture, w.module, w.cols)) > 0;
+  });
+}
+
+}  // namespace
+
+std::vector<std::pair<const ModelTensor*, LeftOut>> TakeUnfit(
+    const Model& model, const Architecture& architecture,
+    const std::vector<LeftOut>& left, std::vector<Weight>* weights) {
+  std::vector<std::pair<const ModelTensor*, LeftOut>> unfit;
+  const auto add = [&](const std::vector<Weight>& taken, const char* kind,
+                       const char* reason) {
+    const ModelTensor* last = nullptr;
+    for (const Weight& w : taken) {
+      if (std::exchange(last, w.source) == w.source) continue;
+      unfit.push_back(
+          {w.source,
+           {w.module, Role::kLinear, kind, reason, w.source->stored.size}});
+    }
+  };
+  add(TakeUneven(model, architecture, weights),
+      "weights with FP8 blocks that engines refuse",
+      "engines run FP8 blocks only if N and K are multiples of 128 for this "
+      "weight and for all weights that they fuse with it");
+  add(TakeTorn(model, architecture, left, weights), kTorn,
+      "engines fuse them with weights that are left out; quantize all of them "
+      "with --include");
+  return unfit;
 }
 
 Weight WeightOf(const StoredWeight& stored) {

@@ -74,7 +74,7 @@ void CollectTowers(const Json& config, ConfigFacts* facts) {
 // MLX describes its quantization in "quantization". Other programs use that key
 // for other purposes.
 bool IsQuantization(const std::string& key, const Json& value) {
-  if (value.is_null()) return false;
+  if (value.is_null() || (value.is_object() && value.empty())) return false;
   return key == "quantization_config" || key == "compression_config" ||
          (key == "quantization" && value.is_object() &&
           (value.contains("bits") || value.contains("group_size")));
@@ -152,8 +152,7 @@ std::vector<SaidQuantization> QuantizationsIn(const Json& config) {
 
 void EraseQuantizations(Json* config) {
   for (auto i = config->begin(); i != config->end();) {
-    if (i->is_null() ? i.key() == "quantization_config"
-                     : IsQuantization(i.key(), *i)) {
+    if (i.key() == "quantization_config" || IsQuantization(i.key(), *i)) {
       i = config->erase(i);
       continue;
     }

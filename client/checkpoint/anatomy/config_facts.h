@@ -36,7 +36,7 @@ struct SaidQuantization {
   const Json* json = nullptr;
 };
 // All descriptions in `config`, outermost first. The pointers point into
-// `config`. A null value does not count as a description.
+// `config`. Null and {} do not count as descriptions.
 std::vector<SaidQuantization> QuantizationsIn(const Json& config);
 void EraseQuantizations(Json* config);
 

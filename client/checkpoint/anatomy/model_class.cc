@@ -133,7 +133,8 @@ ModelClass ClassIn(const Json& config) {
   const auto chain = LanguageChain(config);
   const bool holds =
       std::any_of(chain.begin(), chain.end() - 1, [](const Json* inner) {
-        return ClassOfOne(*inner).kind == ModelKind::kLanguage;
+        return ClassOfOne(*inner).kind == ModelKind::kLanguage ||
+               IsOfFamily(TextOf(*inner, "model_type"));
       });
   if (holds) outer.kind = ModelKind::kHolder;
   return outer;

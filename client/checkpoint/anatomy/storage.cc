@@ -50,7 +50,9 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "q_invperm",
                                             "absmax",
                                             "quant_map",
-                                            "row_offsets"};
+                                            "row_offsets",
+                                            "qscale_weight",
+                                            "qscale_act"};
 // Members of kCompanions that a plain model may also have, for its own
 // purposes.
 constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
@@ -115,8 +117,12 @@ bool IsBuffer(const std::string& name, size_t rank) {
                      [&](std::string_view word) { return Holds(leaf, word); });
 }
 
+// The name before an ending of `end` characters and the "." or "_" before it,
+// or "._" in files of torchao.
 std::string BeforeEnd(const std::string& name, size_t end) {
-  return name.substr(0, name.size() - end - 1);
+  std::string before = name.substr(0, name.size() - end - 1);
+  if (before.ends_with('.')) before.pop_back();
+  return before;
 }
 
 }  // namespace
@@ -247,6 +253,7 @@ std::string MayBe(const std::string& module,
   if (has("compressed")) return "compressed-tensors 2:4 sparse";
   if (has("_quantizer")) return "ModelOpt before its export";
   if (has("qdata")) return "torchao";
+  if (has("qscale_weight")) return "Mistral FP8";
   if (has("scale_weight")) return "ComfyUI, scaled FP8";
   if (has("weight_packed") && type("I32")) {
     return "compressed-tensors integers";

@@ -270,8 +270,10 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
         "codes of type {} belong to no known format", codes->stored.dtype));
   }
   if (scales == nullptr) {
-    const ModelTensor* other = model.Find(module + ".scale");
-    if (other == nullptr) other = model.Find(module + ".scale_weight");
+    const ModelTensor* other = nullptr;
+    for (const char* end : {".qscale_weight", ".scale_weight", ".scale"}) {
+      if (other == nullptr) other = model.Find(module + end);
+    }
     if (other == nullptr) return absl::NotFoundError("it has no scales");
     return absl::InvalidArgumentError(fmt::format(
         "its scales may be {}, but their type {} fits no known dialect",

@@ -6,10 +6,12 @@
 #include <string_view>
 #include <utility>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -35,15 +37,37 @@ constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
     {"deberta-v2", "decoder"}};
 constexpr std::string_view kExperts = "experts";
 
+// Names of modules for images and sound in vLLM and SGLang, which rename those
+// of the file: HunyuanOCR's "vit" is "visual", Pixtral's "vision_tower" is
+// "vision_encoder".
+constexpr std::string_view kTowers[] = {"visual",
+                                        "vision_tower",
+                                        "vision_model",
+                                        "vision_encoder",
+                                        "vision_language_adapter",
+                                        "multi_modal_projector",
+                                        "vpm",
+                                        "vit_merger",
+                                        "resampler",
+                                        "audio_tower",
+                                        "audio_language_adapter",
+                                        "sound_encoder"};
+// Modules that contain an MTP head in SGLang.
+constexpr std::string_view kFurther[] = {"decoder", "mtp_block"};
+
 // Collects the names of the quantized and of the plain modules, as in the file.
 class Modules {
  public:
-  Modules(const Model& model, const ConversionPlan& plan) : model_(model) {
+  Modules(const Model& model, const ConversionPlan& plan)
+      : model_(model), layers_(FactsOf(model.config()).layers) {
     for (const auto& [type, head] : kOtherHeads) {
       if (type == model.model_type()) head_ = head;
     }
     for (const FusedWeights& group : plan.groups) {
-      for (const Weight& w : group.weights) AddQuantized(w.module);
+      for (const Weight& w : group.weights) {
+        AddQuantized(w.module);
+        taken_.insert(w.role);
+      }
     }
     for (const ModelTensor* t : plan.copies) {
       modules_.insert(std::string(SplitModule(t->name()).parent));
@@ -71,7 +95,7 @@ class Modules {
                                ? IsStacked(*t)
                                : modules_.count(left.module) == 0 &&
                                      !ExpertsAbove(left.module).empty();
-      if (!stacked) AddPlain(left.module);
+      if (!stacked) AddPlain(left.module, left.role);
     }
     for (const ModelTensor* t : plan.copies) {
       if (IsStacked(*t)) AddStack(*t);
@@ -79,6 +103,7 @@ class Modules {
     // Engines create a head even if it is tied to the embeddings and in no
     // file.
     if (!has_head_) Add(head_);
+    for (std::string& name : renamed_) Add(std::move(name));
     return std::move(plain_);
   }
 
@@ -92,7 +117,7 @@ class Modules {
     }
   }
 
-  void AddPlain(const std::string& module) {
+  void AddPlain(const std::string& module, Role role) {
     has_head_ |= SplitModule(module).leaf == head_;
     // Engines look up all experts of a layer at once.
     std::string experts(ExpertsAbove(module));
@@ -100,10 +125,62 @@ class Modules {
         experts.empty() && at != std::string::npos) {
       experts = module.substr(0, at + std::string_view(".experts").size());
     }
-    if (!experts.empty() && above_.count(experts) == 0) {
-      return Add(experts + std::string(kAllBelow));
+    const bool all = !experts.empty() && above_.count(experts) == 0;
+    const std::string name = all ? experts + std::string(kAllBelow) : module;
+    // Own names distinguish the modules if some of the role are quantized.
+    if (taken_.count(role) == 0) AddRenamed(name, role);
+    Add(name);
+  }
+
+  // Collects the names that engines give to the module in place of its own.
+  // Their lists often keep the old name, since they rename in code that sees
+  // only tensors.
+  void AddRenamed(const std::string& module, Role role) {
+    const auto [parent, leaf] = SplitModule(module);
+    const bool first = renamed_roles_.insert(role).second;
+    if (role == Role::kVision && first) {
+      for (const std::string_view tower : kTowers) AddTree(tower);
+    } else if (role == Role::kRouter &&
+               model_.Find(module + ".weight_1") != nullptr) {
+      // Engines make a router for text and one for images of the two matrices.
+      for (const char* words : {"text", "vision"}) {
+        renamed_.push_back(fmt::format("{}.{}_experts_gate", parent, words));
+      }
+    } else if (role == Role::kMultiToken) {
+      for (const std::string_view head : kFurther) {
+        if (first) AddTree(head);
+      }
+      if (leaf == "eh_proj") renamed_.emplace_back(leaf);
+      AddLayer(module);
     }
-    Add(module);
+  }
+
+  // Collects the name of a module of an MTP head as one in a layer after the
+  // last. LongCat counts each layer twice.
+  void AddLayer(const std::string& module) {
+    const NameParts parts = PartsOfName(module, '.');
+    const auto number = std::find_if(parts.begin(), parts.end(), IsIndex);
+    if (layers_ == 0 || number == parts.end() || number + 1 == parts.end()) {
+      return;
+    }
+    const int64_t head = std::stoll(std::string(*number));
+    if (head >= layers_) return;
+    const bool twice = model_.model_type().starts_with("longcat");
+    const auto rest = number + (number[1] == "transformer_layer" ? 2 : 1);
+    renamed_.push_back(fmt::format("model.layers.{}.{}",
+                                   layers_ * (twice ? 2 : 1) + head,
+                                   fmt::join(rest, parts.end(), ".")));
+  }
+
+  // Collects everything below the module, unless a quantized module is there.
+  void AddTree(std::string_view module) {
+    const std::string within = std::string(module) + ".";
+    if (std::none_of(quantized_.begin(), quantized_.end(),
+                     [&](const std::string& name) {
+                       return name.find(within) != std::string::npos;
+                     })) {
+      renamed_.push_back(std::string(module) + std::string(kAllBelow));
+    }
   }
 
   void AddStack(const ModelTensor& tensor) {
@@ -133,7 +210,11 @@ class Modules {
   std::set<std::string> above_;    // modules that contain quantized modules
   std::set<std::string> modules_;  // modules with tensors that are copied
   std::vector<std::string> plain_;
+  std::vector<std::string> renamed_;
+  std::set<Role> taken_;  // roles of quantized modules
+  std::set<Role> renamed_roles_;
   std::set<std::string> seen_;
+  int64_t layers_ = 0;  // 0: unknown
   std::string head_ = "lm_head";
   bool has_head_ = false;
 };

@@ -19,7 +19,8 @@ namespace {
 
 using Parts = std::vector<std::string_view>;
 
-// A module into which vLLM or SGLang pack siblings, and these siblings.
+// A module into which vLLM or SGLang pack siblings, and these siblings. The
+// first of them is always there.
 struct FusedName {
   std::string_view name;
   std::vector<std::string_view> members;
@@ -43,6 +44,21 @@ const std::vector<FusedName>& FusedTable() {
       {"in_proj_qkvz", {"in_proj_qkv", "in_proj_z"}},
       {"in_proj_ba", {"in_proj_b", "in_proj_a"}},
       {"wk_weights_proj", {"wk", "weights_proj"}},
+      // Kimi's delta attention and its relatives.
+      {"in_proj_qkvgfab",
+       {"f_a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_proj"}},
+      {"in_proj_qkvbfg_a",
+       {"f_a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_a_proj"}},
+      {"fused_qkvbfg_a_proj",
+       {"f_a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_a_proj"}},
+      {"fused_bfg_a_proj", {"f_a_proj", "b_proj", "g_a_proj"}},
+      {"fused_fg_b_proj", {"f_b_proj", "g_b_proj"}},
+      {"qkvb_proj", {"b_proj", "q_proj", "k_proj", "v_proj"}},
+      {"fused_qkvbfg_proj",
+       {"f_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_proj"}},
+      {"qkvabz_proj",
+       {"a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_proj"}},
+      {"in_proj_qkvg", {"a_proj", "q_proj", "k_proj", "v_proj", "g_proj"}},
   };
   return *rows;
 }
@@ -102,8 +118,8 @@ void AddFused(const std::vector<std::string>& all,
                              [&](auto m) { return of.count(m) > 0; });
       };
       const auto mine = count(leaves);
-      if (mine < 2 || mine != count(there[parent]) ||
-          there[parent].count(row.name) > 0) {
+      if (mine < 2 || leaves.count(row.members.front()) == 0 ||
+          mine != count(there[parent]) || there[parent].count(row.name) > 0) {
         continue;
       }
       fused.push_back(
@@ -237,9 +253,9 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
       stem += (stem.empty() ? "" : std::string(kDot)) + tail.substr(0, dot);
       leaf = tail.substr(dot + kDot.size());
     }
-    // These share no expression: cores with everything below, and cores that
-    // may begin inside a word.
-    if (below || (stem.empty() && !bounded)) {
+    // These share no expression: cores of more words with everything below, and
+    // cores that may begin inside a word.
+    if (stem.empty() ? !below && !bounded : below) {
       if (!leaf.empty()) stem += (stem.empty() ? "" : std::string(kDot)) + leaf;
       leaf.clear();
     }

@@ -66,6 +66,9 @@ class ModuleRules : public Rules {
   // number is that of config.json.
   void CheckExperts() {
     const auto declared = ExpertsOf(config_);
+    // A list has the size of each kind: ERNIE's experts for images are smaller.
+    const Json* sizes = Member(&config_, "moe_intermediate_size");
+    const bool kinds = sizes != nullptr && sizes->is_array();
     for (const auto& [parent, experts] : experts_) {
       std::set<std::string> all;
       for (const auto& [number, parts] : experts) {
@@ -80,8 +83,8 @@ class ModuleRules : public Rules {
         for (const auto& [part, shape] : parts) {
           const auto& other = experts.begin()->second;
           const auto found = other.find(part);
-          if (found == other.end() || found->second == shape || shape.empty() ||
-              found->second.empty()) {
+          if (kinds || found == other.end() || found->second == shape ||
+              shape.empty() || found->second.empty()) {
             continue;
           }
           Shape(fmt::format("{}.{}.{}", parent, number, part), shape,

@@ -220,6 +220,24 @@ bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
          std::end(kTried);
 }
 
+// Whether the layers have the norms of the dense models that were tried: one
+// before the attention and one after it, and no others.
+bool HasNormsOfTried(const Model& model) {
+  int64_t before = 0;
+  int64_t after = 0;
+  for (const ModelTensor& t : model.tensors()) {
+    const auto [parent, leaf] =
+        checkpoint::SplitModule(checkpoint::ModuleOf(t.name()));
+    before += leaf == "input_layernorm";
+    after += leaf == "post_attention_layernorm";
+    if (leaf.ends_with("layernorm") && leaf != "input_layernorm" &&
+        leaf != "post_attention_layernorm") {
+      return false;
+    }
+  }
+  return before == after;
+}
+
 bool Lists(std::string_view texts, std::string_view text) {
   return fmt::format(", {},", texts).find(fmt::format(", {},", text)) !=
          std::string::npos;
@@ -251,6 +269,10 @@ std::string_view KindOf(const Model& model) {
   for (const ModelTensor& t : model.tensors()) {
     const Role role = architecture->RoleOf(checkpoint::ModuleOf(t.name()));
     if (!IsLikeTried(t, role, IsText(name))) return "other";
+    // Of MTP heads, only DeepSeek-V3's are like those of the models tried.
+    if (role == Role::kMultiToken && name != "DeepseekV3ForCausalLM") {
+      return "other";
+    }
     // Classes have latent attention each in a way of its own.
     if (name != "DeepseekV3ForCausalLM" &&
         t.name().find(".kv_b_proj.") != std::string::npos) {
@@ -271,6 +293,7 @@ std::string_view KindOf(const Model& model) {
   }
   if (images) return "other";
   if (experts) return IsText(name) ? "experts" : "other";
+  if (name.ends_with("ForCausalLM") && !HasNormsOfTried(model)) return "other";
   return name.ends_with("ForCausalLM") ? "dense"
          : IsText(name)                ? "other"
                                        : "encoder";

@@ -107,10 +107,12 @@ TEST_F(UnclearTest, CopiesTensorsThatAreNotWeights) {
   EXPECT_EQ(plan->left_out.size(), 2u);
 }
 
-TEST_F(UnclearTest, NamesALeftOverConfigurationUnlessItIsNull) {
+TEST_F(UnclearTest, NamesALeftOverConfigurationUnlessItIsEmpty) {
   ModelJson config = LlamaConfig();
-  config["quantization_config"] = nullptr;
-  EXPECT_THAT(Plan({}, {}, config), IsOk());
+  for (const ModelJson& none : {ModelJson(), ModelJson::object()}) {
+    config["quantization_config"] = none;
+    EXPECT_THAT(Plan({}, {}, config), IsOk());
+  }
   config["llm_config"]["quantization_config"] = {{"quant_method", "awq"}};
   EXPECT_THAT(Error(Plan({}, {}, config)),
               AllOf(HasSubstr("has llm_config.quantization_config"),

@@ -164,6 +164,44 @@ TEST_F(UnknownTest, AnAdapterThatTheModelComputesIsToBeFoldedByTheModel) {
                     testing::Not(HasSubstr("AutoPeft"))));
 }
 
+// Engines make one linear layer of the gates of Kimi's delta attention and its
+// queries, keys and values.
+TEST_F(UnknownTest, MembersOfAFusedLayerAreAllQuantizedOrNone) {
+  const std::string a = "model.layers.0.self_attn.";
+  const auto plan = Plan({Bf16(a + "b_proj.weight", {16, 128}),
+                          Bf16(a + "f_a_proj.weight", {64, 128})});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->weights(), 11u);
+  for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+    ASSERT_NE(Left(*plan, a + leaf), nullptr);
+    EXPECT_THAT(Left(*plan, a + leaf)->reason, HasSubstr("engines fuse them"));
+  }
+  EXPECT_THAT(plan->notes, Contains(AllOf(HasSubstr("model.layers.#"),
+                                          HasSubstr("engines fuse them"))));
+  const auto all = PlanAgain({.include = {"*.b_proj", "*.f_a_proj"}});
+  ASSERT_THAT(all, IsOk());
+  EXPECT_EQ(all->weights(), 16u);
+}
+
+TEST_F(UnknownTest, NamesTheFormatsOfTorchaoAndMistral) {
+  const std::string m = "model.layers.0.x.w1";
+  EXPECT_THAT(Error(Plan({Zeros(m + "._weight_qdata", "F8_E4M3", {64, 128}),
+                          Zeros(m + "._weight_scale", "F32", {64, 1})})),
+              AllOf(HasSubstr(m + ": "), HasSubstr("torchao")));
+  EXPECT_THAT(Error(Plan({Zeros(m + ".weight", "F8_E4M3", {64, 128}),
+                          Zeros(m + ".qscale_weight", "BF16", {})})),
+              HasSubstr("Mistral FP8"));
+}
+
+// MiDashengLM's class is unknown, but holds a language model.
+TEST_F(UnknownTest, AKnownModelTypeWithinAnUnknownClassSuffices) {
+  ModelJson config = LlamaConfig();
+  config["architectures"] = {"MiDashengLMModel"};
+  config["text_config"] = {{"architectures", {"Odd"}},
+                           {"model_type", "qwen2_5_omni_text"}};
+  EXPECT_THAT(Plan({}, {}, config), IsOk());
+}
+
 TEST_F(UnknownTest, IncludeIsNotOfferedForWhatItDoesNotTake) {
   const auto plan = Plan({});
   ASSERT_THAT(plan, IsOk());

@@ -1,5 +1,4 @@
-// Imitates how engines match modules with the lists of a quantization_config,
-// and how they name the modules of well-known models.
+// Imitates how engines match modules with the lists of a quantization_config.
 #ifndef QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
 #define QUANTD_TESTS_CLIENT_CHECKPOINT_CONVERT_ENGINE_NAMES_H_
 
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "client/checkpoint/architecture.h"
-#include "tests/client/checkpoint/model_writer.h"
+#include "gmock/gmock.h"
 
 namespace quantd::checkpoint {
 
@@ -20,6 +19,7 @@ inline const std::map<std::string, Names>& Packed() {
   static const auto* const packed = new std::map<std::string, Names>{
       {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
       {"gate_up_proj", {"gate_proj", "up_proj"}},
+      {"in_proj_qkvgfab", {"q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj"}},
       {"fused_qkv_a_proj", {"q_a_proj", "kv_a_proj_with_mqa"}}};
   return *packed;
 }
@@ -170,160 +170,6 @@ inline const Reader kDeepSeek[] = {
          });
        });
      }}};
-
-// A model's tensors, and the engines' names of the modules that must be
-// quantized or plain.
-struct Family {
-  std::string name;
-  ModelJson config;
-  std::vector<WrittenTensor> tensors;
-  Names plain;
-  Names quantized;
-};
-
-inline void AddMatrices(Family* f, const std::string& parent,
-                        const Names& leaves) {
-  for (const std::string& leaf : leaves) {
-    f->tensors.push_back(Bf16(parent + leaf + ".weight", {128, 128}));
-  }
-}
-inline void AddAttention(Family* f, const std::string& layer) {
-  AddMatrices(f, layer + "self_attn.",
-              {"q_proj", "k_proj", "v_proj", "o_proj"});
-}
-inline const Names kGatedMlp = {"gate_proj", "up_proj", "down_proj"};
-
-// Adds the names of a language model's layer under each prefix.
-inline void Expect(Names* names, const Names& prefixes, const Names& modules) {
-  for (const std::string& prefix : prefixes) {
-    for (const std::string& module : modules) names->push_back(prefix + module);
-  }
-}
-inline const Names kTextPrefixes = {"model.", "language_model.model.",
-                                    "model.language_model."};
-inline const Names kTextAttention = {"layers.0.self_attn.q_proj",
-                                     "layers.0.self_attn.qkv_proj",
-                                     "layers.0.self_attn.o_proj"};
-inline const Names kTextMlp = {"layers.0.mlp.gate_proj",
-                               "layers.0.mlp.gate_up_proj",
-                               "layers.0.mlp.down_proj"};
-
-inline ModelJson Config(const char* type) {
-  return {{"model_type", type},       {"hidden_size", 128},
-          {"num_hidden_layers", 2},   {"num_attention_heads", 1},
-          {"num_key_value_heads", 1}, {"head_dim", 128}};
-}
-inline ModelJson Nested(const char* type) {
-  return {{"model_type", type},
-          {"text_config", Config("llama")},
-          {"vision_config", {{"hidden_size", 128}}}};
-}
-
-inline std::vector<Family> Families() {
-  std::vector<Family> all;
-  {
-    Family f = {"Llama", Config("llama"), {}, {"lm_head"}, {}};
-    for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
-      AddAttention(&f, layer);
-      AddMatrices(&f, std::string(layer) + "mlp.", kGatedMlp);
-    }
-    AddMatrices(&f, "", {"lm_head", "model.embed_tokens"});
-    Expect(&f.quantized, {"model."}, kTextAttention);
-    Expect(&f.quantized, {"model."}, kTextMlp);
-    all.push_back(std::move(f));
-  }
-  for (const char* type : {"llava", "gemma3"}) {
-    Family f = {type, Nested(type), {}, {"lm_head"}, {}};
-    AddAttention(&f, "language_model.model.layers.0.");
-    AddMatrices(&f, "language_model.model.layers.0.mlp.", kGatedMlp);
-    const std::string tower = "vision_tower.vision_model.encoder.layers.0.";
-    AddAttention(&f, tower);
-    AddMatrices(&f, tower, {"self_attn.out_proj", "mlp.fc1", "mlp.fc2"});
-    AddMatrices(&f, "multi_modal_projector.", {"linear_1"});
-    // Llava has a head of its own; Gemma's is tied to the embeddings.
-    if (f.name == "llava") AddMatrices(&f, "language_model.", {"lm_head"});
-    Expect(&f.plain, {"", "model."},
-           {tower + "self_attn.q_proj", tower + "self_attn.qkv_proj",
-            tower + "self_attn.out_proj", tower + "mlp.fc1",
-            "multi_modal_projector.linear_1"});
-    f.plain.emplace_back("language_model.lm_head");
-    Expect(&f.quantized, kTextPrefixes, kTextAttention);
-    Expect(&f.quantized, kTextPrefixes, kTextMlp);
-    all.push_back(std::move(f));
-  }
-  {
-    Family f = {"Qwen2.5-VL", Nested("qwen2_5_vl"), {}, {"lm_head"}, {}};
-    AddAttention(&f, "model.layers.0.");
-    AddMatrices(&f, "model.layers.0.mlp.", kGatedMlp);
-    AddMatrices(&f, "visual.",
-                {"blocks.0.attn.qkv", "blocks.0.mlp.gate_proj",
-                 "blocks.0.mlp.up_proj", "merger.mlp.0"});
-    AddMatrices(&f, "", {"lm_head"});
-    Expect(&f.plain, {"visual.", "model.visual."},
-           {"blocks.0.attn.qkv", "blocks.0.mlp.gate_up_proj", "merger.mlp.0"});
-    Expect(&f.quantized, kTextPrefixes, kTextAttention);
-    Expect(&f.quantized, kTextPrefixes, kTextMlp);
-    all.push_back(std::move(f));
-  }
-  for (const char* type : {"mixtral", "qwen3_moe"}) {
-    const bool mixtral = std::string(type) == "mixtral";
-    const std::string moe = mixtral ? "block_sparse_moe." : "mlp.";
-    Family f = {type, Config(type), {}, {"lm_head"}, {}};
-    for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
-      AddAttention(&f, layer);
-      AddMatrices(&f, layer + moe, {"gate"});
-      for (const char* e : {"experts.0.", "experts.1."}) {
-        AddMatrices(&f, layer + moe + e,
-                    mixtral ? Names{"w1", "w2", "w3"} : kGatedMlp);
-      }
-      f.plain.push_back(layer + moe + "gate");
-      f.quantized.push_back(layer + moe + "experts");
-    }
-    AddMatrices(&f, "", {"lm_head"});
-    Expect(&f.quantized, {"model."}, kTextAttention);
-    all.push_back(std::move(f));
-  }
-  {
-    Family f = {"DeepSeek-V3", Config("deepseek_v3"), {}, {"lm_head"}, {}};
-    // The last layer is an MTP head.
-    for (const std::string layer :
-         {"model.layers.0.", "model.layers.1.", "model.layers.2."}) {
-      AddMatrices(&f, layer + "self_attn.",
-                  {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",
-                   "o_proj"});
-      const std::string mlp = layer + "mlp.";
-      AddMatrices(&f, mlp, {"gate"});
-      AddMatrices(&f, mlp + "experts.0.", kGatedMlp);
-      AddMatrices(&f, mlp + "experts.1.", kGatedMlp);
-      AddMatrices(&f, mlp + "shared_experts.", kGatedMlp);
-    }
-    AddMatrices(&f, "model.layers.2.", {"eh_proj"});
-    AddMatrices(&f, "", {"lm_head"});
-    Expect(&f.plain, {"model.layers."},
-           {"0.mlp.gate", "1.mlp.gate", "2.eh_proj", "2.mlp.experts",
-            "2.self_attn.fused_qkv_a_proj", "2.self_attn.o_proj"});
-    Expect(&f.quantized, {"model.layers.0."},
-           {"self_attn.fused_qkv_a_proj", "self_attn.q_b_proj", "mlp.experts",
-            "mlp.shared_experts.gate_up_proj"});
-    all.push_back(std::move(f));
-  }
-  {
-    Family f = {"gpt-oss", Config("gpt_oss"), {}, {"lm_head"}, {}};
-    AddAttention(&f, "model.layers.0.");
-    AddMatrices(&f, "model.layers.0.mlp.", {"router"});
-    const std::string experts = "model.layers.0.mlp.experts";
-    for (const char* leaf : {"gate_up_proj", "down_proj"}) {
-      const int64_t rows = std::string(leaf) == "down_proj" ? 128 : 256;
-      f.tensors.push_back(Bf16(experts + "." + leaf, {2, 128, rows}));
-      f.tensors.push_back(Bf16(experts + "." + leaf + "_bias", {2, rows}));
-    }
-    AddMatrices(&f, "", {"lm_head"});
-    Expect(&f.plain, {"model.layers.0.mlp."}, {"router", "experts"});
-    Expect(&f.quantized, {"model."}, kTextAttention);
-    all.push_back(std::move(f));
-  }
-  return all;
-}
 
 }  // namespace quantd::checkpoint
 

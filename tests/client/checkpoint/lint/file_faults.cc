@@ -74,6 +74,15 @@ std::vector<Fault> LayoutFaults() {
       {"unknown-format", mo,
        [](Planted& p) { p.part(kQ + ".weight").dtype = "F8_E5M2"; },
        "belong to no known format"},
+      {"unknown-format", ct,
+       [](Planted& p) {
+         const std::string name = "model.layers.0.x.w1.";
+         p.tensors[name + "weight"] = {
+             name + "weight", "F8_E4M3", {16, 16}, std::vector<std::byte>(256)};
+         const std::string scale = name + "qscale_weight";
+         p.tensors[scale] = {scale, "BF16", {}, std::vector<std::byte>(2)};
+       },
+       "its scales may be model.layers.0.x.w1.qscale_weight"},
       {"unknown-format", mo,
        [](Planted& p) {
          const std::string name = "model.layers.0.mlp.experts.down_proj";

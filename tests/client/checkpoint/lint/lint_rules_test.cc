@@ -116,13 +116,27 @@ TEST_F(LintRulesTest, LastFusedMemberMayEndInsideABlock) {
     p.config["model_type"] = "odd";
     for (const char* end : {".weight", ".weight_scale_inv"}) {
       Rename(&p, std::string(kAttention) + "kv_a_proj_with_mqa" + end,
-             std::string(kAttention) + "f_a_proj" + end);
+             std::string(kAttention) + "x_a_proj" + end);
       Rename(&p, std::string(kAttention) + "q_a_proj" + end,
-             std::string(kAttention) + "b_proj" + end);
+             std::string(kAttention) + "y_a_proj" + end);
     }
   };
   EXPECT_THAT(Lints({"", Base::kDeepSeek, guessed, ""}),
               testing::Not(HasSubstr("fused-squares")));
+}
+
+// ERNIE's experts for images are smaller than those for text.
+TEST_F(LintRulesTest, ExpertsOfTwoKindsMayDifferInShape) {
+  const auto kinds = [](Planted& p) {
+    p.config["moe_intermediate_size"] = {64, 32};
+    for (const int64_t rows : {64, 32}) {
+      const std::string name = fmt::format(
+          "model.layers.0.mlp.experts.{}.up_proj.weight", rows == 64 ? 0 : 1);
+      p.tensors[name] = Bf16(name, {rows, 64});
+    }
+  };
+  EXPECT_THAT(Lints({"", Base::kCompressedTensors, kinds, ""}),
+              testing::Not(HasSubstr("wrong-shape")));
 }
 
 TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {

@@ -123,6 +123,20 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   config["model_type"] = "mimo";
   WriteModel(Fresh("m"), config, LlamaShards());
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
+  // So have an MTP head, and Cohere's layers with one norm.
+  auto further = LlamaShards();
+  further.back().push_back(
+      Bf16("model.mtp_block.0.self_attn.q_proj.weight", {128, 128}));
+  auto norms = LlamaShards();
+  for (auto& shard : norms) {
+    std::erase_if(shard, [](const auto& t) {
+      return t.name.ends_with("post_attention_layernorm.weight");
+    });
+  }
+  for (const auto& other : {further, norms}) {
+    WriteModel(Fresh("m"), LlamaConfig(), other);
+    EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
+  }
 }
 
 TEST_F(ModelVerdict, EngineRunsNameExistingFormats) {

@@ -128,6 +128,7 @@ TEST_F(LintRulesTest, LastFusedMemberMayEndInsideABlock) {
 // ERNIE's experts for images are smaller than those for text.
 TEST_F(LintRulesTest, ExpertsOfTwoKindsMayDifferInShape) {
   const auto kinds = [](Planted& p) {
+    p.config["model_type"] = "ernie4_5_moe_vl";
     p.config["moe_intermediate_size"] = {64, 32};
     for (const int64_t rows : {64, 32}) {
       const std::string name = fmt::format(

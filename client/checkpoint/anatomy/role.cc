@@ -16,7 +16,7 @@ constexpr std::string_view kTowerWords[] = {
     "video",   "mm",         "projector", "resampler", "connector", "aligner",
     "merger",  "abstractor", "perceiver", "qformer",   "siglip",    "dinov2",
     "vqmodel", "vqvae",      "token2wav", "code2wav",  "img",       "sound",
-    "vae",     "codec",      "action"};
+    "vae",     "codec",      "action",    "adaptor"};
 constexpr std::string_view kTowerStarts[] = {"vision", "visual", "audio",
                                              "image",  "patch_", "sam_"};
 constexpr std::string_view kTowerNames[] = {"vpm", "apm", "multi_modal",

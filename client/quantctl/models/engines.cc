@@ -269,7 +269,7 @@ std::string_view KindOf(const Model& model) {
   for (const ModelTensor& t : model.tensors()) {
     const Role role = architecture->RoleOf(checkpoint::ModuleOf(t.name()));
     if (!IsLikeTried(t, role, IsText(name))) return "other";
-    // Of MTP heads, only DeepSeek-V3's are like those of the models tried.
+    // Only DeepSeek-V3's MTP heads are like those of the models tried.
     if (role == Role::kMultiToken && name != "DeepseekV3ForCausalLM") {
       return "other";
     }

@@ -202,6 +202,16 @@ TEST_F(UnknownTest, AKnownModelTypeWithinAnUnknownClassSuffices) {
   EXPECT_THAT(Plan({}, {}, config), IsOk());
 }
 
+// Kimi-Audio's, with more layers than the language model.
+TEST_F(UnknownTest, AnAdaptorForSoundIsNoMtpHead) {
+  const std::string adaptor = "model.vq_adaptor.layers.3";
+  const auto plan = Plan({Bf16(adaptor + ".weight", {64, 128})});
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_NE(Left(*plan, adaptor), nullptr);
+  EXPECT_EQ(Left(*plan, adaptor)->role, Role::kVision);
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("audio_tower"));
+}
+
 TEST_F(UnknownTest, IncludeIsNotOfferedForWhatItDoesNotTake) {
   const auto plan = Plan({});
   ASSERT_THAT(plan, IsOk());

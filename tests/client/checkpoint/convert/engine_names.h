@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/checkpoint/architecture.h"
-#include "gmock/gmock.h"
+#include "tests/client/checkpoint/model_writer.h"
 
 namespace quantd::checkpoint {
 

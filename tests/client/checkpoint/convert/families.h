@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tests/client/checkpoint/convert/engine_names.h"
-#include "tests/client/checkpoint/model_writer.h"
 
 namespace quantd::checkpoint {
 
@@ -93,7 +92,9 @@ inline void AddRenamedTowers(std::vector<Family>* all) {
        {"vision_tower.", "multi_modal_projector."}},
       {"Muse", {"model.vision_tower."}, {"vision_encoder."}},
       {"MiniCPM-V 4.6", {"model.vision_tower."}, {"vpm.", "vit_merger."}},
-      {"Kimi-Audio", {"model.encoder."}, {"audio_tower."}},
+      {"Kimi-Audio",
+       {"model.vq_adaptor."},
+       {"audio_tower.", "multi_modal_projector."}},
       {"Qwen3-ASR", {"model.multi_modal_projector."}, {"audio_tower.proj1."}},
       {"Nano Omni", {"sound_projection."}, {"sound_encoder.projection."}},
       {"Voxtral",

@@ -61,8 +61,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/client/example/
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libquantd-dev/examples COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/kernels/plan/FORMATS.md
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libquantd-dev COMPONENT sdk)
-# The packages that find_package(quantd) needs. Debian's gRPC package for CMake
-# refuses to be found without the compiler's plug-ins.
+# The packages that find_package(quantd) needs. CMake finds Debian's gRPC only
+# if protoc's plug-ins are installed, too.
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS
   "libabsl-dev, libfmt-dev, libgrpc++-dev, libprotobuf-dev, libssl-dev, protobuf-compiler-grpc")
 include(CPack)

@@ -3,9 +3,9 @@
 # A Docker engine for one run, for machines without one. It consists of Debian
 # packages that are unpacked in a cache folder and not installed, and of a base
 # image made from the distribution. Containers run only in a network namespace
-# made for them. deploy/integration.sh sources this file. It sets `cache`,
-# `name` (unique to the run) and `work` (a folder of the run), and provides
-# `fail`.
+# made for them. deploy/integration.sh sources this file, after setting
+# `cache`, `name` (unique to the run) and `work` (a folder of the run), and
+# provides `fail`.
 #
 #   engine_prepare    downloads and unpacks what is missing in the cache
 #   engine_start      starts the engine for builds, which use the host's network
@@ -90,7 +90,7 @@ engine_start() {
     [ "$(du -sm "$cache/data" | cut -f1)" -gt "$engine_data_limit_mib" ]; then
     rm -rf "$cache/data"
   fi
-  # Removes the rest of an interrupted run: its bridges must not be created
+  # Removes what an interrupted run left: its bridges must not be created
   # outside a namespace.
   rm -rf "$cache/data/network" "$cache/data/containers" "$cache/data/volumes"
   engine_run unshare --mount --propagation private

@@ -16,8 +16,8 @@
 #
 # SHA256SUMS lists every file. tarball and image come with an SPDX list of the
 # linked libraries. Two runs produce the same bytes: SOURCE_DATE_EPOCH is the
-# commit's time unless it is set. QUANTD_OTHER_ARCHIVES names a folder that keeps
-# the libraries that wheels compile again. Nothing is published. Needs the tools
+# commit's time unless it is set. QUANTD_OTHER_ARCHIVES names a folder in which
+# libraries compiled for wheels are kept. Nothing is published. Needs the tools
 # of deploy/install-deps.sh --checks.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -146,7 +146,7 @@ if wanted wheel; then
     python -m build --wheel --outdir "$work/wheel" "$tree/client/python" \
     -C build-dir="$tree/build/wheel" \
     -C cmake.define.QUANTD_OTHER_ARCHIVES="$archives"
-  logged "its tag" auditwheel repair -w "$out" "$work"/wheel/*.whl
+  logged "native wheel's tag" auditwheel repair -w "$out" "$work"/wheel/*.whl
 fi
 ! wanted source ||
   "$tree/deploy/archive.sh" "$out/quantd-$version-source.tar.xz"

@@ -4,7 +4,7 @@
 find_library(QUANTD_ZLIB_A NAMES libz.a REQUIRED)
 get_filename_component(QUANTD_ARCHIVES ${QUANTD_ZLIB_A} DIRECTORY)
 set(QUANTD_OTHER_ARCHIVES "" CACHE PATH
-  "Archives that stand for the distribution's of the same name")
+  "A folder of archives that replace the distribution's of the same names")
 
 # Finds the path of an archive, given its name.
 function(quantd_archive variable name)
@@ -51,8 +51,8 @@ list(JOIN archives "," archives)
 list(JOIN absl_archives "," absl_archives)
 set(group "-Wl,--start-group,${archives},${absl_archives},--end-group")
 
-# Has the options of the distribution's targets, because the same objects are
-# used for both ways of linking.
+# The options are those of the distribution's targets, because the same objects
+# are used for both ways of linking.
 target_compile_options(quantd_grpc INTERFACE -pthread)
 # Programs must not export the archives' symbols.
 target_link_options(quantd_protobuf INTERFACE

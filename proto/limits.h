@@ -45,9 +45,9 @@ inline constexpr size_t kMaxReducedBytes =
 // An upper bound of the memory that a request takes until the head of its reply
 // is serialized, given the size of the request's head on the wire. It covers
 // messages, copies of the lists, the plan and its groups. head_memory_test
-// measured, with a margin: 66 bytes for each byte of a field, 41 for each byte
-// of a list of small integers, 7 for each byte of other lists, and 311 for each
-// group.
+// measured 66 bytes for each byte of a field, 41 for each byte of a list of
+// small integers, 7 for each byte of other lists, and 311 for each group; the
+// factors below are a little larger.
 constexpr size_t HeadMemory(size_t head) {
   constexpr size_t kIntegers = kMaxListBytes / 8;  // one byte each
   const size_t fields = std::min(head, kMaxHeadBytes);

@@ -25,7 +25,8 @@ void WriteOutputs(const Plan& plan, const std::vector<MemoryRange>& lent,
 
 using ProtoMessage = google::protobuf::Message;
 
-// Whether a field of `asked` is in `echo`, too. Empty messages count as equal.
+// Whether a field that `asked` has is in `echo`, too. An empty message need not
+// be.
 bool Echoes(const google::protobuf::FieldDescriptor& field,
             const ProtoMessage& asked, const ProtoMessage& echo) {
   const google::protobuf::Reflection& in_echo = *echo.GetReflection();

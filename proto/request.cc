@@ -14,7 +14,8 @@
 namespace quantd::wire {
 namespace {
 
-// Makes the plan of a request, if its reply fits into a message.
+// Makes the plan of a request. CheckReply checks whether its reply fits into a
+// message.
 template <typename Options>
 absl::Status Adopt(const TensorDesc& tensor, const Options& options,
                    Request* request) {

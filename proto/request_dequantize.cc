@@ -147,7 +147,7 @@ absl::Status ReadAmax(float amax, Request* request) {
   const auto& options = std::get<DequantizeOptions>(request->plan->options());
   if (options.profile != Profile::kTe) {
     return FieldError("amax",
-                      "none, because a profile's stored values decode it",
+                      "none, because a profile stores another value instead",
                       fmt::format("amax with {}", Name(options.profile)));
   }
   if (wanted == inputs.end()) {

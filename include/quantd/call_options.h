@@ -75,14 +75,15 @@ struct ClientOptions {
   // cancellation. A band is retried like any call. If a band fails, the call
   // fails with a message that names the band's rows.
   //
-  // These calls are never cut: calls in shared memory, calls with fewer than
-  // 256 rows or with groups, and Quantize with dbias, statistics or a history.
-  // Columnwise parts (transposed codes and their scales) are copied once more,
-  // through a buffer of one band per connection. If an amax must be computed,
-  // there are at most eight bands, which may be larger than band_bytes, and
-  // each waits for the maxima of all others. If these bands do not fit into
-  // half of a server's memory budget, or the server's version is too old, every
-  // band is sent twice. So give the amax if it is known.
+  // These calls are never cut: calls in shared memory, calls with at most 128
+  // rows or with groups, Quantize with dbias, statistics or a history, and
+  // Dequantize that keeps the rotation. Columnwise parts (transposed codes and
+  // their scales) are copied once more, through a buffer of one band per
+  // connection. If an amax must be computed, there are at most eight bands,
+  // which may be larger than band_bytes, and each waits for the maxima of all
+  // others. If these bands do not fit into half of a server's memory budget, or
+  // the server's version is too old, every band is sent twice. So give the amax
+  // if it is known.
   size_t band_bytes = 0;
 
   // Options that are rarely needed.

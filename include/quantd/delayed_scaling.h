@@ -16,10 +16,10 @@ struct ScaleUpdate {
 };
 
 // Computes the next scale. history[0] holds the amax of the step that ended.
-// The scale is element_max * 2^-margin / amax, where amax is the largest value
-// of the history (NaN dropped) or history[0]. The scale is `previous` if that
-// amax is 0 or not finite, and FLT_MAX if it would be Inf. The history becomes
-// [0, h[2], .., h[L-1], h[0]]. L >= 1; |margin| <= 127.
+// The scale is element_max * 2^-margin / amax, where amax is, by `rule`, the
+// largest value of the history (NaN dropped) or history[0]. The scale is
+// `previous` if that amax is 0 or not finite, and FLT_MAX if it would be Inf.
+// The history becomes [0, h[2], .., h[L-1], h[0]]. L >= 1; |margin| <= 127.
 ScaleUpdate UpdateScale(absl::Span<const float> history, HistoryRule rule,
                         int margin, float element_max, float previous);
 

@@ -39,8 +39,9 @@ enum class ErrorReason : int32_t {
 // payload are larger than any server accepts.
 struct ServerError {
   ErrorReason reason = ErrorReason::kUnspecified;
-  uint64_t limit = 0;                        // bytes, with kTooLarge
-  std::chrono::milliseconds retry_delay{0};  // with kBusy, kDeadline
+  uint64_t limit = 0;  // bytes, with kTooLarge
+  // With kBusy and kNoDevice, and with kDeadline if the server was too busy.
+  std::chrono::milliseconds retry_delay{0};
 };
 std::optional<ServerError> GetServerError(const absl::Status& status);
 

@@ -279,8 +279,8 @@ enum class ScaleRule : int32_t {
   kEven = 3,   // amax rounded to the element's mantissa, then kFloor
 };
 
-// Whether each NVFP4 block is quantized both for a maximum of 4 and of 6, and
-// by which error the better result is chosen.
+// Whether each NVFP4 block is quantized twice, for a maximum of 4 and for one
+// of 6, and the error by which the better result is chosen.
 enum class FourOverSix : int32_t {
   kOff = 0,
   kMae = 1,  // sum of absolute errors
@@ -324,9 +324,8 @@ enum class TensorKind : int32_t {
   kDbias = 13,              // sums of the columns
   kAmaxHistory = 14,        // fp32, rolled
   kNextScale = 15,          // fp32
-  // fp32; a profile's library stores one of them in place of NVFP4's amax. A
-  // value is code * scale * global with the first, code * scale / global with
-  // the second.
+  // fp32. A profile's library stores one of these two in place of NVFP4's amax:
+  // a value is code * scale * global scale, or code * scale / global divisor.
   kRowwiseGlobalScale = 16,
   kRowwiseGlobalDivisor = 17,
 };

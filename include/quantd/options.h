@@ -126,9 +126,9 @@ struct QuantizeOptions {
   NonFinite non_finite = NonFinite::kIgnore;
   // Amaxes that replace the computed ones: one value, one for each group, or,
   // with row_scaled and for FP8 channels, one for each line (group after
-  // group). Empty: the amax is computed. For an unrotated copy the amax is max
-  // |x|. It also serves the other copy if that is unrotated or its amax is
-  // estimated (but not with row_scaled).
+  // group). Empty: the amax is computed. An amax for an unrotated copy is max
+  // |x|. It then also serves the other copy if that is unrotated or has an
+  // estimated amax (but not with row_scaled).
   std::vector<float> rowwise_amax = {};
   std::vector<float> columnwise_amax = {};
   CopyForm form = {};

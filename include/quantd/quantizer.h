@@ -48,8 +48,8 @@
 namespace quantd {
 
 // Values for amax_estimation_scale. A rotation enlarges an amax by at most
-// sqrt(dimension), which is 4 for blocks of 16, so an estimate of 4 never
-// clips. For Gaussian values the factor is far smaller.
+// sqrt(dimension), which is 4 for blocks of 16, so a factor of 4 never clips.
+// Gaussian values need a far smaller factor.
 inline constexpr float kActivationEstimation = 2.0f;
 inline constexpr float kGradientEstimation = 1.0f;
 

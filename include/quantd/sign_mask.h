@@ -58,8 +58,8 @@ absl::StatusOr<SignMask> SignMaskFromBytes(std::string_view bytes,
                                            int dimension);
 std::string SignMaskToBytes(const SignMask& mask, int dimension);
 
-// Makes a mask of an integer, which is the form in JAX's custom calls.
-// INVALID_ARGUMENT (field "rht.sign_mask") for bits at or above the dimension.
+// Makes a mask from an integer, as JAX's custom calls pass it. INVALID_ARGUMENT
+// (field "rht.sign_mask") for bits at or above the dimension.
 absl::StatusOr<SignMask> SignMaskFromInt(uint64_t bits, int dimension);
 // The mask as an integer; nullopt if a bit at or above 64 is set.
 std::optional<uint64_t> SignMaskToInt(const SignMask& mask);

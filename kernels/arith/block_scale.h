@@ -136,7 +136,7 @@ QUANTD_FN BlockScale<L> UnderScale(const EncodeParams& p,
                              : MxMultiplier<L>(stored)};
     case Scaling::kBlock: {
       // The stored scale is the inverse, from which the scale cannot be
-      // recovered exactly. Squares therefore keep the scale until they are
+      // recovered exactly. Squares therefore keep the scale itself until it is
       // written.
       const typename L::F scale = L::Float(stored);
       return {stored, kOther ? Fp8OperandOf<L>(p, scale) : scale};
@@ -201,8 +201,8 @@ QUANTD_FN typename L::U StoredScale(const EncodeParams& p,
 // FP8 scale cannot be recovered exactly from its inverse, so for
 // TransformerEngine's blocks the result is off by a few units in the last
 // place. It still tells which elements reach ElementLimits::clip: under the
-// scale of their own maximum no element comes near, and the scale 1 of a block
-// with Inf is exact.
+// scale of their own maximum no element comes near it, and the scale 1 of a
+// block with Inf is exact.
 template <typename L, bool kOther = false>
 QUANTD_FN typename L::F MultiplierOf(const EncodeParams& p,
                                      const LineScale<L>& line,

@@ -1,5 +1,5 @@
 // The addresses of the codes and scales of a copy. Plans, both kinds of devices
-// and clients use this formula. Plain data that kernels take as an argument.
+// and clients use these formulas. Plain data that kernels take as an argument.
 //
 // A "line" is a row for the rowwise copy and a column for the columnwise one; a
 // "position" runs along it.
@@ -13,8 +13,8 @@
 
 namespace quantd {
 
-// The number of rows of a group per partial column sum. Kernels also use tiles
-// of this many rows and columns.
+// The number of rows of a group over which dbias is first summed. Kernels also
+// use tiles of this many rows and columns.
 inline constexpr int kChunkRows = 128;
 
 struct CopyAddress {
@@ -37,9 +37,9 @@ struct CopyAddress {
 };
 
 // Swizzled scales are a matrix of lines and blocks in tiles of 128 x 4. The
-// constants are the distances between lines within a quarter of 32 lines,
-// between quarters, and between tiles. The scales of neighbouring blocks are
-// adjacent.
+// constants are the distances between lines within a quarter (32 lines) of a
+// tile, between quarters, and between tiles. The scales of neighbouring blocks
+// are adjacent.
 inline constexpr int kSwizzledLine = 16;
 inline constexpr int kSwizzledQuarter = 4;
 inline constexpr int kSwizzledTile = 512;
@@ -69,8 +69,9 @@ QUANTD_FN constexpr int64_t ScaleIndex(const CopyAddress& copy, int64_t line,
   return lines * copy.scale_line + block * copy.scale_block;
 }
 
-// Bytes of a tensor that hold only zeros: `count` runs of `width`, `pitch`
-// bytes apart, the first one `offset` bytes into the tensor.
+// Bytes of a tensor that are set to zero: `count` runs of `width` bytes each.
+// The first begins at byte `offset` of the tensor, each other one `pitch` bytes
+// after the one before it.
 struct ZeroRun {
   size_t offset = 0;
   size_t pitch = 0;

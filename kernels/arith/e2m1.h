@@ -111,8 +111,8 @@ QUANTD_FN typename L::U EncodeE2M1(typename L::F y) {
   return IsNan<L>(y) ? seven : code;
 }
 
-// E2M1 code of y with its sign, rounded up with probability `byte` / 256 of a
-// step.
+// E2M1 code of y with its sign, rounded stochastically: `byte` / 256 of a step
+// is added to the magnitude, which is then rounded down.
 template <typename L>
 QUANTD_FN typename L::U EncodeE2M1Stochastic(typename L::F y,
                                              typename L::U byte) {
@@ -181,8 +181,8 @@ QUANTD_FN typename L::F DecodeE2M1(typename L::U code) {
   return L::Float((magnitude < 2u ? small : large) | (code & 8u) << 28);
 }
 
-// Sets sixteen E2M1 codes from `count` on to zero, because padding is zero even
-// in a block whose scale is NaN.
+// Keeps the first `count` of sixteen E2M1 codes and sets the others to zero,
+// because padding is zero even in a block whose scale is NaN.
 template <typename L>
 QUANTD_FN void KeepCodes(int64_t count, typename L::U* words) {
   if (count >= 16) return;

@@ -133,8 +133,8 @@ QUANTD_FN void EncodeSixteenByBytes(const typename L::F* v, typename L::F m,
   }
 }
 
-// The scale of a block of n values, if lines do not share it. Sets `*numbers`
-// if no value is NaN.
+// The scale of a block of n values that is not a square. Sets `*numbers` if it
+// finds that no value is NaN.
 template <typename L, bool kOther>
 QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
                                        const LineScale<L>& line,

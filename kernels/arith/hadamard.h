@@ -109,8 +109,7 @@ QUANTD_FN void RotateBySixteens(typename L::F* t, int n, const float* signs) {
   if (n == 128) JoinSixteens<L, 8>(t);
 }
 
-// The forward rotation for n = 16, 32, 64 or 128, with values in memory and
-// scalar signs.
+// The additions of a rotation of n = 16, 32, 64 or 128 values in memory.
 template <typename L>
 QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
   for (int stride = 1; stride < n; stride *= 2) {
@@ -124,6 +123,7 @@ QUANTD_FN void ButterflyOf(typename L::F* t, int n) {
     }
   }
 }
+// The rotations of n = 16, 32, 64 or 128 values in memory, with scalar signs.
 template <typename L>
 QUANTD_FN void RotateForwardOf(typename L::F* t, int n, const float* signs) {
   if constexpr (L::kWidth > 1) return RotateBySixteens<L>(t, n, signs);

@@ -23,9 +23,9 @@ struct SquareSum {
 };
 
 // The sum of the squares of 16 numbers. Numbers are scaled to about 1 by a
-// power of two before they are squared, so that no square overflows. They are
-// added pairwise in a tree, so that threads can share the work. `largest` is
-// the largest magnitude, as bits.
+// power of two before they are squared, so that no square overflows. The
+// squares are added pairwise in a tree, so that threads can share the work.
+// `largest` is the largest magnitude, as bits.
 template <typename L>
 QUANTD_FN SquareSum<L> SumOfSquares(const typename L::F (&x)[kRun],
                                     typename L::U largest) {

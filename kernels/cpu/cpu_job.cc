@@ -33,7 +33,7 @@ class CpuJob : public Job {
     if (!maxima.ok()) return maxima.status();
     JobBases bases;
     bases.in = blocks_.in.data();
-    // Run writes the whole block.
+    // The maxima are only read below; Run overwrites the whole block.
     bases.out = blocks_.out.data();
     JobReport report;
     const absl::Status status =

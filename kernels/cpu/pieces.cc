@@ -35,8 +35,8 @@ std::vector<Piece> CutPieces(const Plan& plan, int threads, Cut cut) {
       --left;
       continue;
     }
-    // The step is only halved within a group, so that every piece starts at a
-    // multiple of its number of rows.
+    // Within a group the step is only ever halved, so that every piece starts
+    // at a multiple of its number of rows.
     int64_t step = least;
     while (2 * step <= std::min(kMostRows, left / threads)) step *= 2;
     for (int64_t row = 0; row < rows;) {

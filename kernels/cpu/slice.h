@@ -21,8 +21,8 @@ struct Slice {
 
 // Columns [col, col + cols) of a group of one row as a task. Both are multiples
 // of kSliceUnit, except for `cols` of the last slice. The slice writes its part
-// of the bytes of the whole row. Its `partial` and `dbias` are still those of
-// the whole row.
+// of the bytes of the whole row. Its `partial` and `dbias` stay those of the
+// whole row.
 Slice SliceOf(const EncodeParams& params, const GroupTask& group, int64_t col,
               int64_t cols);
 

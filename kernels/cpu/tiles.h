@@ -85,8 +85,8 @@ struct TileKernels {
   void (*quantize)(const EncodeParams&, EncodeChoice, const GroupTask&,
                    int64_t first, int64_t last, Maxima* seen,
                    ErrorSums* row_errors, ErrorSums* col_errors);
-  // Decode the rows: dequantize_row of plain NVFP4, dequantize_lines of any
-  // copy.
+  // Decode the rows: dequantize_row and dequantize_col those of a copy in plain
+  // NVFP4, dequantize_lines those of any copy.
   void (*dequantize_row)(const DequantizeParams&, const GroupTask&,
                          int64_t first, int64_t last);
   void (*dequantize_col)(const DequantizeParams&, const GroupTask&,

@@ -45,7 +45,7 @@ enum Seen : uint32_t {
 // The groups of a job, on the device.
 struct GroupList {
   const GroupTask* groups;
-  const int64_t* chunks;  // [g]: rows of tiles before group g; [count]: the
+  const int64_t* chunks;  // [g]: chunks of rows before group g; [count]: the
                           // total
   int64_t count;
   int64_t chunk_count;    // chunks[count]

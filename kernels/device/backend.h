@@ -160,8 +160,8 @@ class Backend {
     return Begin(std::move(plan), LentMemory());
   }
 
-  // The most bytes that the device's pools lend to a job with that lent memory;
-  // only scratch if the device uses all lent memory in place.
+  // The most bytes that a job with `lent` takes from the device's pools; only
+  // scratch if the device uses all lent memory in place.
   virtual size_t PoolBytes(const Plan& plan, const LentMemory& lent) const;
 };
 

@@ -13,7 +13,8 @@ namespace quantd {
 // The smallest budget with which a device can work.
 inline constexpr size_t kLeastBudget = size_t{16} << 20;
 
-// A quarter of the memory of this machine or control group, 8 GiB at most.
+// A quarter of the memory of this machine or control group, but at least 64 MiB
+// and at most 8 GiB.
 size_t DefaultBudget();
 
 // Bytes of staging, output and scratch that a plan takes from a device's pools.

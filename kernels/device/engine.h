@@ -48,7 +48,8 @@ class Engine {
     Device* device_ = nullptr;
   };
 
-  // Work for a worker, which runs it once unless Withdraw returns true.
+  // Work for a worker, which runs it once, unless Withdraw or Abandon removes
+  // it from the queue.
   class Work {
    public:
     virtual ~Work() = default;

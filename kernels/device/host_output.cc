@@ -73,7 +73,7 @@ int64_t WriteGlobalScales(const Plan& plan, const JobBases& bases) {
     if (std::isnan(amax)) continue;
     values[g] = GlobalScaleOf<Scalar>(params, amax);
     const bool empty = plan.groups()[g].rows == 0 || plan.cols() == 0;
-    // The library uses a divisor of 1 for such an amax.
+    // Libraries that store a divisor write 1 for such an amax themselves.
     if (!empty && numerics.stored == GlobalStored::kMultiplier &&
         values[g] != RawGlobalScale<Scalar>(params, amax)) {
       ++replaced;

@@ -20,8 +20,9 @@ bool HostWrites(const Plan& plan, const Recipe& recipe);
 void WriteGivenAmax(const Plan& plan, const AmaxOutput& amax,
                     const JobBases& bases);
 
-// Writes the scale of every FP8 tensor of the task: inverted to the output, and
-// not inverted for the encoder. The amaxes of the task must already be written.
+// Writes the scale of every FP8 tensor of the task: its stored form into the
+// output, and the scale itself into scratch, for the encoder. The amaxes of the
+// task must already be written.
 void WriteTensorScales(const Plan& plan, const Recipe& recipe,
                        const QuantizeTask& task);
 

@@ -37,7 +37,7 @@ class Block {
 };
 
 // The source of a pool's memory. Its functions may be called from any thread
-// and must not throw. `Allocate` returns 256-byte aligned memory, or nullptr on
+// and must not throw. `allocate` returns 256-byte aligned memory, or nullptr on
 // failure.
 struct BlockSource {
   void* (*allocate)(size_t bytes);
@@ -58,7 +58,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   absl::StatusOr<Block> Take(size_t bytes);
 
   // The bytes that Take(bytes) counts against the limit: sizes are rounded up
-  // to one of eight steps in a power of two, at least 4 KiB.
+  // to one of eight steps between two powers of two, at least to 4 KiB.
   static size_t Charge(size_t bytes);
 
   size_t lent() const;

@@ -99,9 +99,9 @@ std::string GroupOf(const std::string& root, int version) {
 size_t ControlGroupMemoryLimit(const std::string& root) {
   size_t least = SIZE_MAX;
   for (const Hierarchy& tree : MountedHierarchies(root)) {
-    // In a container the mount point is the container's own group, while the
-    // group's name may be that of the host. So a group that does not exist
-    // below the mount point is the mount point itself.
+    // In a container the mount point is the container's own group, but the name
+    // that GroupOf returns may be the host's. So a name that does not exist
+    // below the mount point stands for the mount point itself.
     std::string group = GroupOf(root, tree.version);
     if (tree.from != "/") {
       group = group.starts_with(tree.from) ? group.substr(tree.from.size())

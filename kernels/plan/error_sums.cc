@@ -25,8 +25,8 @@ double Total(const ErrorSums::Squares& squares) {
     carry >>= 8;
     if (digits[i] != 0) top = i;
   }
-  // These are more digits than a double has. Lower digits only matter if one is
-  // not zero.
+  // These eight digits have more bits than a double. The lower digits affect
+  // only the rounding, by whether any of them is not zero.
   uint64_t head = 0;
   for (int i = top; i > top - 8; --i)
     head = head << 8 | (i < 0 ? 0 : digits[i]);

@@ -295,7 +295,7 @@ absl::StatusOr<Plan> MakeDequantizePlan(const TensorDesc& tensor,
     QUANTD_RETURN_IF_ERROR(
         CheckRowwise(plan, format, std::max(rotation, used.rotated_dimension)));
   } else if (used.rotated_dimension != 0) {
-    // The codes are those of a matrix whose rows are padded.
+    // The codes are those of a matrix to which rows of padding were added.
     plan.PadRows(std::max(format.block, used.rotated_dimension));
   }
   plan.Copy(format, columnwise, /*input=*/true, rotation, used.form,

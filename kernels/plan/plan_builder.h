@@ -139,13 +139,14 @@ class PlanBuilder {
     Append(TensorKind::kInput, plan_.tensor_.dtype, {input_rows(), cols()},
            &plan_.inputs_, &plan_.input_bytes_);
   }
-  // Adds an output of the same size for every group.
+  // Adds an output that is divided equally among the groups.
   void Output(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
     Append(kind, dtype, std::move(shape), &plan_.outputs_,
            &plan_.output_bytes_);
     OffsetsByGroup(&plan_.outputs_.back());
   }
-  // Adds an output of the same size for every row of the tensor.
+  // Adds an output that is divided equally among the rows of the tensor, so
+  // that the size of a group's part depends on the group's rows.
   void RowOutput(TensorKind kind, DType dtype, std::vector<int64_t> shape) {
     Append(kind, dtype, std::move(shape), &plan_.outputs_,
            &plan_.output_bytes_);

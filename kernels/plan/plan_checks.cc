@@ -50,7 +50,6 @@ absl::Status CheckNonFinite(NonFinite n) {
   return CheckNamed("non_finite", n, "ignore, propagate or reject");
 }
 
-// `names` says what one value is for, such as "each group".
 absl::Status CheckValues(std::string_view field, absl::Span<const float> v,
                          size_t count, std::string_view names, bool zero) {
   if (v.empty()) return absl::OkStatus();

@@ -116,7 +116,7 @@ absl::Status CheckReduces(const Plan& plan) {
   }
   if (!o->rowwise_amax.empty() || !o->columnwise_amax.empty()) {
     return FieldError("given_amax",
-                      "none with reduce_amax, whose answer has the amaxes",
+                      "none with reduce_amax, because reduced_amax has them",
                       "one");
   }
   const bool lines = HasAmaxOfLines(*FindFormat(o->format), o->form);

@@ -1,6 +1,6 @@
 // Quantization of parts of a tensor with the bytes of the whole: where a tensor
-// may be cut, and, for an amax that is reduced over the parts, the maxima of a
-// part, their reduction, and the plan of a part with the reduced amax.
+// may be cut; and, if the parts need a common amax, the maxima of each part,
+// their reduction, and the plan of each part with the reduced amax.
 //
 // The maxima of a part are those of RhtAmax: the maximum after the rotation for
 // a rotated copy whose amax is not estimated, otherwise max |x|.
@@ -55,13 +55,14 @@ float LargerAmax(float a, float b);
 void Raise(absl::Span<float> whole, int64_t line,
            absl::Span<const float> values);
 
-// Checks that the plan is a Quantize whose amax can be reduced: it has no
-// groups and computes at most kMostReduced amaxes. FieldError, or TooLargeError
-// for "reduce_amax".
+// Checks that the plan is a Quantize whose amax can be reduced: it computes at
+// most kMostReduced amaxes, and has no groups, history or given amax.
+// FieldError, or TooLargeError for "reduce_amax".
 absl::Status CheckReduces(const Plan& plan);
 
-// The plan that finds the maxima for a plan that reduces, over the same input.
-// Its output is no larger than the plan's, and it needs no scratch.
+// The plan that finds the maxima of the input of `plan`, whose amax is to be
+// reduced. Its output is no larger than that of `plan`, and it needs no
+// scratch.
 absl::StatusOr<Plan> MaximaPlan(const Plan& plan);
 // Reads the maxima from the output of the MaximaPlan `maxima`.
 CopyAmax ReadMaxima(const Plan& plan, const Plan& maxima,
@@ -69,10 +70,10 @@ CopyAmax ReadMaxima(const Plan& plan, const Plan& maxima,
 // The maxima of an empty input, which are zeros.
 CopyAmax NoMaxima(const Plan& plan);
 
-// The plan with the reduced amax as its given amax, used unchanged. It has the
-// same outputs and no more scratch. FieldError for "reduced_amax.rowwise" or
-// "...columnwise" if there are too few or too many values, or if one is
-// negative or not finite.
+// `plan` with the reduced amax as its given amax, to which no factor of an
+// estimate is applied. It has the same outputs and no more scratch. FieldError
+// for "reduced_amax.rowwise" or "...columnwise" if there are too few or too
+// many values, or if one is negative or not finite.
 absl::StatusOr<Plan> SettledPlan(const Plan& plan, const CopyAmax& reduced);
 
 }  // namespace quantd

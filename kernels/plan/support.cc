@@ -22,7 +22,7 @@ constexpr OptionSpec kOptions[] = {
     {kOptCompact, "compact", "form.compact_scales",
      "one scale for each square, not one for each of its lines"},
     {kOptGivenAmax, "given_amax", "given_amax",
-     "an amax in the request, such as after a reduction over shards"},
+     "an amax in the request, for example one reduced over shards"},
     {kOptEstimation, "estimation", "amax_estimation_scale",
      "the amax after RHT, estimated from the amax before it"},
     {kOptEpsilon, "epsilon", "epsilon", "a lower limit of the amax"},

@@ -115,7 +115,7 @@ absl::StatusOr<HostPort> SplitHostPort(std::string_view address) {
   }
   if (bracketed != (host.find(':') != std::string_view::npos)) {
     return absl::InvalidArgumentError(
-        "an IPv6 address must have brackets, and only that");
+        "an IPv6 address needs brackets, and other hosts must not have them");
   }
   if (host.find_first_of("[]/@ ") != std::string_view::npos) {
     return absl::InvalidArgumentError("the host has an illegal character");

@@ -16,7 +16,8 @@
 namespace quantd {
 
 // The reason why the number at the start of `whole` is refused; empty if it is
-// accepted. Negative numbers have 63 bits, others 64 (a seed may use all 64).
+// accepted. With `may_be_negative` the largest number has 63 bits, otherwise 64
+// (a seed may use all 64).
 inline std::string WrongNumber(std::string_view whole, bool may_be_negative) {
   std::string_view text = whole;
   if (may_be_negative && text.starts_with('-')) text.remove_prefix(1);

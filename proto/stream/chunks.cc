@@ -88,7 +88,7 @@ absl::Status CheckChunk(uint64_t begin, size_t size, uint64_t payload_bytes) {
     return absl::OkStatus();
   }
   return FieldError("chunk",
-                    fmt::format("at most {} bytes more, to the {} of "
+                    fmt::format("at most {} more bytes, of the {} of "
                                 "payload_bytes",
                                 payload_bytes - std::min(begin, payload_bytes),
                                 payload_bytes),

@@ -50,7 +50,8 @@ inline float __int_as_float(int v) { return std::bit_cast<float>(v); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-// Rounds the sum in fp64 towards zero. (The error of fp64 is far smaller.)
+// Rounds the fp64 result towards zero. (The error of fp64 is far smaller than
+// the last place of fp32.)
 inline float __fmaf_rz(float a, float b, float c) {
   const double exact =
       std::fma(static_cast<double>(a), b, static_cast<double>(c));
@@ -60,7 +61,8 @@ inline float __fmaf_rz(float a, float b, float c) {
              : rounded;
 }
 
-// The other argument if one is NaN. (The C library keeps a signalling NaN.)
+// The larger number, or the other argument if one is NaN. (The C library's
+// fmaxf would return a signalling NaN.)
 inline float EmulatedLarger(float a, float b) {
   return std::isnan(a) ? b : std::isnan(b) || a > b ? a : b;
 }

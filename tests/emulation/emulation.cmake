@@ -5,7 +5,7 @@ find_path(QUANTD_CUDA_HEADERS cuda_runtime_api.h
   HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include REQUIRED)
 find_program(QUANTD_TRANSLATOR python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
 set(QUANTD_EMULATED_ARCH 900 CACHE STRING "__CUDA_ARCH__ of the emulated device")
-set(QUANTD_EMULATED_SHARED_KIB 227 CACHE STRING "KiB of shared memory of its CTAs")
+set(QUANTD_EMULATED_SHARED_KIB 227 CACHE STRING "KiB of shared memory of an emulated CTA")
 
 set(quantd_emulation ${PROJECT_SOURCE_DIR}/tests/emulation)
 add_library(quantd_emulation STATIC ${quantd_emulation}/copies.cc

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests CUDA's kernels without a GPU. Builds the preset "emulated" and compares
 # its device cuda:0 with the golden vectors and a part of the contract, in two
-# orders of threads. Also tests a server that is lent memory and events of
-# emulated GPUs.
+# orders of threads. Also tests a server to which memory and events of emulated
+# GPUs are lent.
 #
 #   tests/emulation/run.sh [STRIDE [faults [WORD...]]]
 #

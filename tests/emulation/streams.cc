@@ -1,7 +1,7 @@
 // Streams and events. The emulation does work when it is queued. On a GPU, work
-// has only certainly been done if the host has waited for something queued
-// after it. So reading the time of an event fails unless the host has done
-// that.
+// is known to be done only after the host has waited for something queued
+// behind it. So reading the time of an event fails unless the host has waited
+// in that way.
 #include "tests/emulation/streams.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace emulation {
 namespace {
 
 std::mutex streams_mutex;
-// All streams share the numbers of marks, because a new stream may have the
-// address of a destroyed one.
+// The number of marks so far. All streams count together, because a new stream
+// may have the address of a destroyed one.
 uint64_t marks = 0;
 std::map<const void*, Seen> streams;
 Seen host_saw;

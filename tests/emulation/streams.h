@@ -13,16 +13,19 @@
 
 namespace emulation {
 
-// For each stream, the number of the last mark that has been waited for.
+// For each stream, the number of its last mark that has been waited for. A mark
+// is one record of an event.
 using Seen = std::map<const void*, uint64_t>;
 
-// The state of an event, which all of its handles share.
+// The state of an event. It is shared by all cudaEvent_t for that event, also
+// those opened from an IPC handle.
 struct EventState {
   std::atomic<std::chrono::steady_clock::time_point> at = {};
   std::atomic<bool> held = false;
   std::atomic<int> records = 0;
   unsigned flags = 0;
-  // The stream on which the event was last recorded, and the marks before it.
+  // The stream on which the event was last recorded, and the last marks of all
+  // streams before that.
   const void* stream = nullptr;
   Seen before;
 };
@@ -44,7 +47,7 @@ inline EventState& StateOf(cudaEvent_t event) {
 void Hold(cudaEvent_t event, bool held);
 // The number of times that an event was recorded.
 int Records(cudaEvent_t event);
-// The number of existing events, including those opened by a handle.
+// The number of existing events, including those opened from an IPC handle.
 int Events();
 
 }  // namespace emulation

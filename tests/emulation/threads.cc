@@ -48,7 +48,7 @@ struct CtaBarrier {
 struct Cta {
   std::vector<Fiber> fibers;
   std::vector<unsigned> order;
-  std::vector<unsigned> every;  // a warp runs in every so-many-th turn
+  std::vector<unsigned> every;  // by warp: n if it runs in every n-th turn
   unsigned running = 0;         // index in `order`
   unsigned left = 0;
   uint64_t idle = 0;  // turns without progress

@@ -26,7 +26,7 @@ E4M3, E5M2, E2M1 = (
 LARGEST = {E4M3: F32(448), E5M2: F32(57344), E2M1: F32(6)}
 EXPONENT = {E4M3: 8, E5M2: 15, E2M1: 2}
 FRACTION = {E4M3: 3, E5M2: 2, E2M1: 1}
-# Element type, block along a line (None: the tensor), squares.
+# Element type, block along a line (None: the tensor), whether it is square.
 FORMATS = {
     3: (E4M3, None, False),
     4: (E5M2, None, False),
@@ -99,7 +99,7 @@ def mx_scale(case, amax, dtype):
         exponent = np.floor(np.log2(np.float64(amax)))
     elif rule == "ceil":
         exponent = np.ceil(np.log2(np.float64(amax)))
-    else:  # half of the last kept bit of the fraction may carry
+    else:  # adds half of the last kept bit of the fraction, which may carry
         exponent = np.floor(np.log2(np.float64(amax)))
         half = np.exp2(exponent - FRACTION[dtype] - 1)
         exponent = np.floor(np.log2(np.float64(amax) + half))

@@ -59,7 +59,7 @@ struct Layout {
   bool high_first = false;  // the even element is in the high nibble
   int64_t lines = 0;
   int64_t length = 0;  // positions of a line in the matrix
-  int64_t padded = 0;  // `length` rounded up to whole blocks
+  int64_t padded = 0;  // `length` rounded up to whole blocks and rotations
   int64_t kept = 0;    // positions that have a code
   int64_t block = 0;
   int64_t blocks = 0;

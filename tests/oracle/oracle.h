@@ -46,7 +46,7 @@ struct QuantizeSpec {
   // the remaining rows are ignored.
   std::vector<int64_t> splits = {};
   bool swizzled = false;
-  bool compact = false;  // kNvfp4Square: one scale for each tile
+  bool compact = false;  // kNvfp4Square: one scale for each square
 
   bool row_scaled = false;          // NVFP4: an amax for each line
   std::optional<float> estimation;  // 0: no estimate
@@ -64,7 +64,7 @@ struct QuantizeSpec {
 
   float epsilon = 0;                 // FP8: lower limit of the maxima
   std::optional<bool> power_of_two;  // FP8; unset: only for block scales
-  std::vector<float> scale;          // FP8 tensor, delayed: 1 or one per group
+  std::vector<float> scale;          // FP8 tensor, delayed: one, or one a group
   std::optional<History> history;    // with `scale`
   ScaleRule rule = ScaleRule::kUp;   // MX
 

@@ -30,8 +30,9 @@ enum class Profile {
 // in that type.
 int ScaleSizeOf(Profile p, Format f, Element t);
 
-// The global number that is stored with NVFP4's scales (NaN if the amax is
-// NaN), and whether values are divided by it. Only for profiles other than kTe.
+// Whether a profile stores a global number with NVFP4's scales, and that
+// number, for a profile other than kTe. (For an amax of NaN, the stored number
+// is NaN.)
 bool HasGlobal(Profile p, Format f);
 float GlobalOf(Profile p, Element t, float amax);
 

@@ -98,7 +98,8 @@ class Encoder {
   bool OwnAmaxes() const { return spec_.row_scaled || IsChannel(spec_.format); }
   bool Other() const { return spec_.profile != Profile::kTe; }
 
-  // The scale is stored even if the tensor has no elements.
+  // The scale of a tensor or line. A tensor's scale is stored even if the
+  // tensor has no elements.
   BlockScale ScaleOfMaximum(float amax) const {
     if (Other()) return {library_.Scale(amax, amax), 0};
     float scale;
@@ -289,7 +290,7 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
         other_turned) {
       return EncodeCopy(spec, groups, columnwise, own, 1);
     }
-    // The amax of the other direction is that before any rotation.
+    // The amax of the other direction is one taken before any rotation.
     if (!turned) return EncodeCopy(spec, groups, columnwise, others, 1);
     if (estimate != 0) {
       return EncodeCopy(spec, groups, columnwise, others, estimate);

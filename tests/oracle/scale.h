@@ -53,7 +53,7 @@ struct Candidates {
     return pick_four ? four.scale : six.scale;
   }
 };
-// `x` holds one row of 16 values, or the 16 rows of a tile one after another.
+// `x` holds one row of 16 values, or the 16 rows of a square one after another.
 Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
                          FourOverSix metric, bool fast, Policy policy);
 

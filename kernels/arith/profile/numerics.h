@@ -69,7 +69,7 @@ QUANTD_FN typename L::F RawGlobalScale(const EncodeParams& p,
   return n.global_in_type ? RoundToType<L>(p.input, g) : g;
 }
 
-// RawGlobalScale, with values replaced by 1 that blocks cannot be divided by.
+// RawGlobalScale, or 1 in place of a value by which blocks cannot be divided.
 template <typename L>
 QUANTD_FN typename L::F GlobalScaleOf(const EncodeParams& p,
                                       typename L::F amax) {
@@ -99,7 +99,7 @@ QUANTD_FN typename L::F Nvfp4TargetUnder(const EncodeParams& p, typename L::F g,
   return b;
 }
 
-// The E4M3 scale for that value.
+// The E4M3 scale for a `target` from Nvfp4TargetUnder.
 template <typename L>
 QUANTD_FN typename L::U Nvfp4ScaleOfTarget(const Numerics& n,
                                            typename L::F target) {
@@ -164,8 +164,8 @@ QUANTD_FN typename L::F Fp8OperandOf(const EncodeParams& p, typename L::F s) {
 
 // The E8M0 code of ceil(fl32(log2 v)), v finite and >= 0. Numbers slightly
 // above a power of two have the same logarithm as that power after rounding.
-// This interval widens with the distance from 1, because the step between fp32
-// logarithms grows.
+// The interval of such numbers widens with the distance from 1, because the
+// step between fp32 logarithms grows.
 template <typename L>
 QUANTD_FN typename L::U CeilOfLog2(typename L::F v) {
   using U = typename L::U;

@@ -3,7 +3,8 @@
 // compiled once for each instruction set.
 //
 // The unit is a twin: 2W consecutive elements, with the even ones in one vector
-// and the odd ones in another, as the two halves of words of a 16-bit type.
+// and the odd ones in another. A word of a 16-bit type holds one of each, in
+// its low and its high half.
 #ifndef QUANTD_KERNELS_CPU_ISA_FP8_H_
 #define QUANTD_KERNELS_CPU_ISA_FP8_H_
 

@@ -71,18 +71,19 @@ struct Codes {
   int64_t rows_pitch = 0;
 };
 
-// kStream applies to `rows` if they are wanted, otherwise to `to`. With kWatch,
-// returns true if there is no NaN and no Inf.
+// Encodes `row_count` rows of a panel. With kStream, stores to `out.rows` (with
+// kRows) or to `out.to` bypass the caches. Returns false if kWatch is set and a
+// value is NaN or Inf.
 template <DType D, int kMantissa, bool kSpecial, bool kStream, bool kRows,
           bool kWatch>
 QUANTD_FN bool Encode(const std::byte* from, int64_t from_pitch,
-                      int64_t rows_of_it, const Lane::F (&m)[2 * kTwins],
+                      int64_t row_count, const Lane::F (&m)[2 * kTwins],
                       const Codes& out) {
   using L = Lane;
   constexpr int W = QUANTD_LANES;
   constexpr int kEach = 16 / W;  // twins per store
   Running<D, kSpecial> running;
-  for (int64_t r = 0; r < rows_of_it; ++r) {
+  for (int64_t r = 0; r < row_count; ++r) {
     const std::byte* p = from + r * from_pitch;
     if constexpr (kWatch) PrefetchPanel<D>(p);
     QUANTD_UNROLL

@@ -305,8 +305,9 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                                                         last);
     };
     const bool e4m3 = e.element == DType::kE4M3;
-    // A block of 128 is cut at the end of a shorter line. Under a tensor's
-    // scale blocks may have any length; it is short if there are few elements.
+    // Up to 128, blocks of 32 are encoded, otherwise blocks of 128. In lines of
+    // up to 32 elements, a block of 128 is one of 32. Under a tensor's scale
+    // any length is right, and few elements are encoded in short blocks.
     const int64_t length = e.block == 128 ? 4 * e.cols
                            : e.block == 0 ? (last - first) * e.cols / W
                                           : e.block;

@@ -124,8 +124,8 @@ QUANTD_FN bool StoreNumbers(const float* row, std::byte* to) {
   return !L::Any(max > kInfBits);
 }
 
-// Finds the maxima of a tile's lines in one direction, plain or rotated, for
-// the total and, if set, for `line_max`.
+// A search for the maxima of a tile's lines in one direction, plain or rotated.
+// They raise `*total` and, if it is set, each line's number in `lines`.
 struct Direction {
   bool columnwise;
   const float* signs;

@@ -53,8 +53,9 @@ QUANTD_FN void StoreScaleRun(const Copy& copy, int64_t line, int64_t block,
   }
 }
 
-// The number of columns for which first one copy is made and then the other.
-// kTileRows rows of fp32 fill half an L2 cache of 1 MiB.
+// The number of columns for which one copy is made and then the other, before
+// the next columns are read. In fp32, kTileRows rows of them fill half an L2
+// cache of 1 MiB.
 constexpr int64_t kShared = 1024;
 
 template <DType D, bool kRht, bool kStream, Way kWay>

@@ -12,7 +12,8 @@ namespace {
 struct Running {
   Found found = {};
 
-  // Adds a block whose MaxMagnitude is `max`. Drops NaN and records `nan_bit`.
+  // Adds a block whose MaxMagnitude is `max`. Drops NaN; if there is one,
+  // records `nan_bit`.
   __device__ __forceinline__ void Add(const float (&v)[kBlock], uint32_t max,
                                       uint32_t Found::*which,
                                       uint32_t nan_bit) {

@@ -230,8 +230,8 @@ __device__ __forceinline__ uint32_t Sure(float about) {
 }
 
 // Rotates all squares of a warp's rows with tensor cores and raises the maxima.
-// Returns whether these squares cannot raise the maxima any further: no maximum
-// can round to either of two bf16, is tiny, or is too large for tensor cores.
+// Returns whether these squares are known not to raise the maxima any further.
+// False if a maximum can round to either of two bf16, is tiny or is too large.
 template <bool kRows, bool kColumns>
 __device__ __forceinline__ bool RaiseTogether(const AmaxTilesArgs& a,
                                               const WarpRows& rows,

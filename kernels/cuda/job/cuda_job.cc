@@ -278,8 +278,8 @@ class CudaJob : public Job {
     return absl::OkStatus();
   }
 
-  // Records the lent event. A failure is reported as the lender's error. The
-  // next job reports a fault of the device.
+  // Records the lent event. A failure is reported as an error of the caller
+  // that lent it. If the device has faulted, the next job reports that.
   absl::Status Record() {
     if (record_ == nullptr) return absl::OkStatus();
     const cudaError_t error = cudaEventRecord(

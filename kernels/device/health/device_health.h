@@ -4,7 +4,7 @@
 //   healthy      the device gets work
 //   suspect      the device failed a job; it is tested at once
 //   probing      the device is being tested
-//   quarantined  gave a wrong answer, failed the test or has a job that does
+//   quarantined  it gave a wrong answer, failed the test or has a job that does
 //                not end; it is tested again from time to time
 //
 // Callers report faults with Report. Only a passed test makes a device healthy

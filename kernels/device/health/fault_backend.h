@@ -23,8 +23,8 @@ struct InjectedFault {
                    // device's context
     kOnce,         // this job fails
     kHang,         // this job hangs
-    kOutOfMemory,  // the device has no memory for this job
-    kWrong,        // one bit of this job's output is wrong
+    kOutOfMemory,  // the device has no memory from this job on
+    kWrong,        // from this job on, one bit of each output is wrong
   };
   Kind kind = kOnce;
   uint64_t job = 1;  // number of the job, from 1; those of self-tests count,

@@ -81,7 +81,7 @@ struct Numerics {
   bool global_in_type = false;  // g is rounded to T
   ScaleTarget target = ScaleTarget::kSixthOfEncodeScale;
   uint8_t least_scale = 0;  // replaces smaller scale codes
-  uint8_t zero_scale = 0;  // code of a scale that is 0 before or after rounding
+  uint8_t zero_scale = 0;   // replaces a scale that is 0 or rounds to 0
 
   // FP8.
   Fp8Rule fp8 = Fp8Rule::kEncodeScale;

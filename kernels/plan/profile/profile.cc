@@ -332,7 +332,7 @@ std::string ProfileMatrix() {
     text += fmt::format("{}`{}`", separator, row.name);
     separator = ", ";
   }
-  return text + ". Others than `te`: rowwise copies only.\n";
+  return text + ". Profiles other than `te`: rowwise copies only.\n";
 }
 
 std::string_view Name(Profile p) {

@@ -26,8 +26,8 @@ struct ProfileSpec {
   Profile profile;
   std::string_view name;
   bool f16 = true;                // whether fp16 input is accepted
-  bool scale_rule = false;        // several MX rules, floor by default
-  ProfileFormat formats[6] = {};  // the formats of the library; the rest is
+  bool scale_rule = false;        // whether a request may choose the MX rule
+  ProfileFormat formats[6] = {};  // formats of the library; unused rows are
                                   // unspecified
 };
 absl::Span<const ProfileSpec> Profiles();

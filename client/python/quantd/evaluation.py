@@ -1,11 +1,12 @@
 """Measures what a quantized model loses: `quantd.evaluate`."""
 
+import inspect
 import json
 import math
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,35 +28,43 @@ _POSITIONS = 256
 class Evaluation:
   """The difference of the models A and B on the same tokens.
 
+  A measure that models of this kind do not have is None.
+
   Attributes:
     tokens: Number of tokens.
     perplexity: The perplexities of A and of B.
+    loss: The mean of B's loss minus A's for each token, in nats.
     kl: The mean KL divergence of B's next token from A's, in nats.
     top1: The share of positions where both models predict the same token.
+    cosine: For models that predict no tokens: the mean cosine between A's and
+      B's embeddings of a row, which are the means of its last hidden states.
+    errors: The standard errors of loss, kl, top1 and cosine, taken over rows,
+      because the tokens of a row depend on each other. One row has none.
+    rows: The same measures summed over the tokens of each row, and the losses a
+      and b. Evaluations on the same rows can be compared row by row.
     modules: The relative error of each module whose weights differ. Both
       modules get the input of A's module.
     notes: Differences from what an engine computes.
   """
 
   tokens: int = 0
-  perplexity: tuple[float, float] = (math.nan, math.nan)
-  kl: float = math.nan
-  top1: float = math.nan
+  perplexity: tuple[float, float] | None = None
+  loss: float | None = None
+  kl: float | None = None
+  top1: float | None = None
+  cosine: float | None = None
+  errors: dict[str, float] = field(default_factory=dict)
+  rows: dict[str, list[float]] = field(default_factory=dict)
   modules: dict[str, float] = field(default_factory=dict)
   notes: list[str] = field(default_factory=list)
 
   def table(self) -> str:
     """Returns a line for each layer: the mean error and the worst module."""
-    a, b = self.perplexity
-    whole = (
-      f"perplexity {a:.5g} and {b:.5g} ({b / a - 1:+.2%}), KL {self.kl:.4g} "
-      f"nats, the same prediction for {self.top1:.2%} of {self.tokens} tokens"
-    )
     layers: dict[str, dict[str, float]] = {}
     for name, error in self.modules.items():
       layer, rest = numbered(name)
       layers.setdefault(layer, {})[rest or name] = error
-    lines = [whole]
+    lines = [self._whole()]
     if layers:
       lines.append(f"{'layer':<32}{'error':>8}  worst module")
     for layer, errors in layers.items():
@@ -63,6 +72,20 @@ class Evaluation:
       worst = max(errors, key=lambda name: errors[name])
       lines.append(f"{layer:<32}{mean:>8.2%}  {worst} {errors[worst]:.2%}")
     return "\n".join(lines + [f"note: {note}" for note in self.notes])
+
+  def _whole(self) -> str:
+    spread = {name: f" ± {error:.2g}" for name, error in self.errors.items()}
+    if self.perplexity is None:
+      return (
+        f"cosine of embeddings {self.cosine:.6g}{spread.get('cosine', '')}, "
+        f"{self.tokens} tokens"
+      )
+    a, b = self.perplexity
+    return (
+      f"perplexity {a:.5g} and {b:.5g}, loss {self.loss:+.4g}"
+      f"{spread.get('loss', '')} nats, KL {self.kl:.4g}{spread.get('kl', '')} "
+      f"nats, the same prediction for {self.top1:.2%} of {self.tokens} tokens"
+    )
 
 
 def evaluate(
@@ -73,12 +96,13 @@ def evaluate(
   connection: Connection | None = None,
   device_map: Any = None,
   quantctl: Path | None = None,
+  by_module: bool = True,
 ) -> Evaluation:
   """Runs two models on the same tokens and compares them.
 
-  A quantized model is decoded to bf16 first. If its files have scales of
-  activations (NVFP4 W4A4, static FP8), the inputs of these modules are quantized
-  and decoded, as engines do. Both models are in memory at once.
+  A quantized model is decoded to bf16 first. If engines quantize activations,
+  the inputs of these modules are quantized and decoded, with the scales of the
+  files or with scales computed at run time. Both models are in memory at once.
 
   Args:
     a: The original model's directory.
@@ -87,6 +111,7 @@ def evaluate(
     connection: Quantizes activations; None: `quantd.connect()`.
     device_map: As for `from_pretrained`. None uses one GPU if there is one.
     quantctl: As for `quantd.convert`.
+    by_module: Measures every module, too, which takes half of the time.
 
   Returns:
     The measurements. `table` returns them as text.
@@ -101,24 +126,13 @@ def evaluate(
   with torch.inference_mode():
     first = _open(a, connection, device_map, quantctl, out)
     second = _open(b, connection, device_map, quantctl, out)
-    sums = _watch(first, second)
-    total = {"a": 0.0, "b": 0.0, "kl": 0.0, "same": 0.0}
-    predicted = 0
+    sums = _watch(first, second) if by_module else {}
     for batch in batches:
       ids = batch.to(first.device)
-      words = {"use_cache": False}
-      logits = first(ids, **words).logits, second(ids, **words).logits
-      _count(ids, *logits, total)
+      words = _words(first)
+      _count(ids, first(ids, **words), second(ids, **words), out.rows)
       out.tokens += ids.numel()
-      predicted += ids.numel() - ids.shape[0]
-  if predicted == 0:
-    raise Invalid.of("batches", "rows of at least two tokens", "none")
-  out.perplexity = (
-    math.exp(total["a"] / predicted),
-    math.exp(total["b"] / predicted),
-  )
-  out.kl = total["kl"] / out.tokens
-  out.top1 = total["same"] / out.tokens
+  _summarize(out)
   out.modules = {
     name: math.sqrt(float(error) / float(size))
     for name, (error, size) in sums.items()
@@ -148,51 +162,65 @@ def _open(
     model = load_model(plain, device_map).eval()
   names = Names(model)
   missing = []
-  for name, (format, amax) in _inputs_of(source).items():
+  for name, words in _inputs_of(source, said).items():
     module = names.linear(name)
     if module is None:
       missing.append(name)
     else:
       connection = connection or connect()
-      module.register_forward_pre_hook(_rounding(connection, format, amax))
+      module.register_forward_pre_hook(_rounding(connection, words))
   if missing:
     out.notes.append(
       f"the inputs of {len(missing)} modules of {source.name} are not quantized, "
       f"because transformers has no such modules, for example {missing[0]}"
-    )
-  if _finds_scales_at_run_time(said):
-    out.notes.append(
-      f"activations with scales computed at run time are not quantized: "
-      f"{source.name}"
     )
   if said.get("kv_cache_scheme"):
     out.notes.append(f"keys and values are not quantized: {source.name}")
   return model
 
 
-def _inputs_of(source: pathlib.Path) -> dict[str, tuple[str, float]]:
-  """Returns format and largest input of the modules with an input scale."""
+def _inputs_of(
+  source: pathlib.Path, said: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+  """Returns the arguments of `quantize` for each module's inputs."""
   import safetensors
 
   scales: dict[str, float] = {}
-  names: set[str] = set()
+  forms: dict[str, tuple[str, list[int]]] = {}
   for shard in sorted(source.glob("*.safetensors")):
     with safetensors.safe_open(shard, "pt") as file:
-      found_here = file.keys()
-      names |= set(found_here)
-      for name in found_here:
+      for name in file.keys():  # noqa: SIM118
+        part = file.get_slice(name)
+        forms[name] = (part.get_dtype(), part.get_shape())
         if name.endswith((".input_scale", ".input_global_scale")):
           scales[name] = float(file.get_tensor(name).max())
-  found = {}
+  found: dict[str, dict[str, Any]] = {}
+  if _finds_scales_at_run_time(said):
+    for name, (kind, shape) in forms.items():
+      module, _, leaf = name.rpartition(".")
+      weight = forms.get(f"{module}.weight", ("", []))
+      if leaf in ("weight_scale", "weight_scale_inv") and weight[0] == "F8_E4M3":
+        found[module] = _scaled_at_run_time(kind, shape, weight[1])
   for name, scale in scales.items():
     module, leaf = name.rsplit(".", 1)
     if leaf == "input_global_scale":
-      found[module] = ("nvfp4", 2688 / scale)
-    elif f"{module}.weight_scale_2" in names:
-      found[module] = ("nvfp4", 2688 * scale)
+      found[module] = {"format": "nvfp4", "given_amax": 2688 / scale}
+    elif f"{module}.weight_scale_2" in forms:
+      found[module] = {"format": "nvfp4", "given_amax": 2688 * scale}
     else:
-      found[module] = ("fp8_e4m3", 448 * scale)
+      found[module] = {"format": "fp8_e4m3", "given_amax": 448 * scale}
   return found
+
+
+def _scaled_at_run_time(
+  kind: str, scales: list[int], weight: list[int]
+) -> dict[str, Any]:
+  """Returns how engines quantize inputs, which the weight's scales determine."""
+  if kind == "U8":
+    return {"format": "mxfp8_e4m3"}
+  if len(scales) == 2 and (scales[1] > 1 or scales[0] not in (1, weight[0])):
+    return {"format": "fp8_block_e4m3", "power_of_two": False}
+  return {"format": "fp8_channel_e4m3"}
 
 
 def _finds_scales_at_run_time(said: Mapping[str, Any]) -> bool:
@@ -205,13 +233,13 @@ def _finds_scales_at_run_time(said: Mapping[str, Any]) -> bool:
   )
 
 
-def _rounding(connection: Connection, format: Any, amax: float) -> Any:
+def _rounding(connection: Connection, words: Mapping[str, Any]) -> Any:
   """Returns a hook that quantizes and decodes the input of a module."""
 
   def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     x = args[0]
     rows = x.reshape(-1, x.shape[-1]).cpu().contiguous()
-    t = connection.quantize(rows, format, given_amax=amax)
+    t = connection.quantize(rows, **words)
     return (t.dequantize().to(x).reshape(x.shape), *args[1:])
 
   return hook
@@ -248,15 +276,66 @@ def _watch(a: Any, b: Any) -> dict[str, tuple[Any, Any]]:
   return sums
 
 
-def _count(ids: Any, a: Any, b: Any, total: dict[str, float]) -> None:
-  """Adds a batch's losses, divergences and agreements."""
+def _words(model: Any) -> dict[str, Any]:
+  """Returns arguments that skip the cache, if the model has one."""
+  known = inspect.signature(model.forward).parameters
+  return {"use_cache": False} if "use_cache" in known else {}
+
+
+def _count(ids: Any, a: Any, b: Any, rows: dict[str, list[float]]) -> None:
+  """Adds each row's sums of losses, divergences and agreements, or its cosine."""
+  import torch
+
+  def add(name: str, values: Any) -> None:
+    rows.setdefault(name, []).extend(values.tolist())
+
+  add("tokens", torch.full(ids.shape[:1], ids.shape[1]))
+  if not hasattr(a, "logits"):
+    one, other = (m.last_hidden_state.double().mean(1) for m in (a, b))
+    add("cosine", torch.cosine_similarity(one, other))
+    return
+  sums = {name: torch.zeros(ids.shape[0]) for name in ("a", "b", "kl", "top1")}
   for start in range(0, ids.shape[1], _POSITIONS):
     part = slice(start, start + _POSITIONS)
-    p = a[:, part].float().log_softmax(-1)
-    q = b[:, part].float().log_softmax(-1)
-    total["kl"] += float((p.exp() * (p - q)).sum())
-    total["same"] += float((p.argmax(-1) == q.argmax(-1)).sum())
+    p = a.logits[:, part].float().log_softmax(-1)
+    q = b.logits[:, part].float().log_softmax(-1)
+    sums["kl"] += (p.exp() * (p - q)).sum((1, 2)).cpu()
+    sums["top1"] += (p.argmax(-1) == q.argmax(-1)).sum(1).cpu()
     following = ids[:, start + 1 : start + 1 + _POSITIONS, None]
-    rows = following.shape[1]
-    total["a"] -= float(p[:, :rows].gather(-1, following).sum())
-    total["b"] -= float(q[:, :rows].gather(-1, following).sum())
+    size = following.shape[1]
+    sums["a"] -= p[:, :size].gather(-1, following).sum((1, 2)).cpu()
+    sums["b"] -= q[:, :size].gather(-1, following).sum((1, 2)).cpu()
+  for name, values in sums.items():
+    add(name, values)
+
+
+def _summarize(out: Evaluation) -> None:
+  """Writes means and their standard errors over rows."""
+  rows, tokens = out.rows, out.rows.get("tokens", [])
+  if "cosine" in rows:
+    out.cosine = _mean("cosine", rows["cosine"], [1] * len(tokens), out)
+    return
+  predicted = [size - 1 for size in tokens]
+  if sum(predicted) == 0:
+    raise Invalid.of("batches", "rows of at least two tokens", "none")
+  a, b = rows["a"], rows["b"]
+  out.perplexity = (
+    math.exp(sum(a) / sum(predicted)),
+    math.exp(sum(b) / sum(predicted)),
+  )
+  rows["loss"] = [after - before for before, after in zip(a, b, strict=True)]
+  out.loss = _mean("loss", rows["loss"], predicted, out)
+  out.kl = _mean("kl", rows["kl"], tokens, out)
+  out.top1 = _mean("top1", rows["top1"], tokens, out)
+
+
+def _mean(
+  name: str, sums: Sequence[float], sizes: Sequence[float], out: Evaluation
+) -> float:
+  """Returns a mean over tokens, and writes its error with rows as clusters."""
+  count, total = len(sums), sum(sizes)
+  mean = sum(sums) / total
+  if count > 1:
+    squares = sum((s - n * mean) ** 2 for s, n in zip(sums, sizes, strict=True))
+    out.errors[name] = math.sqrt(squares * count / (count - 1)) / total
+  return mean

@@ -19,7 +19,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENGINES = HERE.parents[1] / "ecosystem/engines"
-sys.path.insert(0, str(ENGINES))
+ACTIVATIONS = HERE.parents[1] / "ecosystem/activations"
+sys.path[:0] = [str(ENGINES), str(ACTIVATIONS)]
 SHAPES = ("16384x16384", "2048x4096")
 CPU_ROWS = (
     ("nvfp4_row", "NVFP4 rowwise"),
@@ -269,6 +270,11 @@ def loaders():
   return importlib.import_module("table").page()
 
 
+def losses():
+  """What real models lose in every format."""
+  return importlib.import_module("losses").table()
+
+
 PUBLISHED = HERE / "../../ecosystem/published"
 
 
@@ -303,7 +309,8 @@ SECTIONS = ((MODELS / "ENGINES.md", "runs", engines),
             (HERE / "README.md", "CPU", cpu),
             (HERE / "README.md", "service", service),
             (HERE / "README.md", "memory", memory),
-            (ENGINES / "README.md", "engines", loaders))
+            (ENGINES / "README.md", "engines", loaders),
+            (ACTIVATIONS / "README.md", "losses", losses))
 
 
 def main():

@@ -86,7 +86,7 @@ quant model.layers.{{FULL}}.self_attn.o_proj.weight H,Q
 copy model.layers.{{LINEAR}}.linear_attn.{{A_log,dt_bias}} 32
 copy model.layers.{{LINEAR}}.linear_attn.conv1d.weight 2*Q,1,4  # a convolution
 quant model.layers.{{LINEAR}}.linear_attn.in_proj_qkvz.weight 3*Q,H
-any model.layers.{{LINEAR}}.linear_attn.in_proj_ba.weight 64,H  # vLLM takes it so or so
+any model.layers.{{LINEAR}}.linear_attn.in_proj_ba.weight 64,H  # vLLM loads it quantized or not
 copy model.layers.{{LINEAR}}.linear_attn.norm.weight 128
 quant model.layers.{{LINEAR}}.linear_attn.out_proj.weight H,Q
 plain model.layers.{{0-47}}.mlp.gate.weight E,H  # {ROUTER}
@@ -267,10 +267,10 @@ copy model.layers.{{0-44}}.{{input,post_attention}}_layernorm.weight H
 copy model.layers.{{0-44}}.self_attn.{{q,k}}_norm.weight 128
 quant model.layers.{{FULL}}.self_attn.q_proj.weight Q,H
 quant model.layers.{{FULL}}.self_attn.o_proj.weight H,Q
-any model.layers.{{FULL}}.self_attn.g_proj.weight 64,H  # a gate of the attention; vLLM takes it so or so
+any model.layers.{{FULL}}.self_attn.g_proj.weight 64,H  # a gate of the attention; vLLM loads it quantized or not
 quant model.layers.{{SLIDING}}.self_attn.q_proj.weight S,H
 quant model.layers.{{SLIDING}}.self_attn.o_proj.weight H,S
-any model.layers.{{SLIDING}}.self_attn.g_proj.weight 96,H  # a gate of the attention; vLLM takes it so or so
+any model.layers.{{SLIDING}}.self_attn.g_proj.weight 96,H  # a gate of the attention; vLLM loads it quantized or not
 quant model.layers.{{0-44}}.self_attn.{{k,v}}_proj.weight KV,H
 quant model.layers.{{DENSE}}.mlp.{{gate,up}}_proj.weight D,H
 quant model.layers.{{DENSE}}.mlp.down_proj.weight H,D

@@ -55,25 +55,18 @@ class WeightSync:
     format="nvfp4",
     *,
     dialect="compressed-tensors",
-    select=is_linear,
-    input_amax=None,
     bucket_bytes=256 << 20,
-    threads=4,
     **options,
   ):
     """Creates an object that has sent nothing yet.
 
-    `input_amax` maps modules to the largest magnitude of their inputs. It is
-    needed if activations are quantized with stored scales. A bucket has at most
-    `bucket_bytes`, unless a single group of fused layers is larger.
+    A bucket has at most `bucket_bytes`, unless a single group of fused layers
+    is larger. `options` are those of `Connection.quantize`.
     """
     self.connection = connection
     self.format = format
     self.dialect = dialect
-    self.select = select
-    self.input_amax = input_amax or {}
     self.bucket_bytes = bucket_bytes
-    self.threads = threads
     self.options = {"profile": PROFILES[dialect], **options}
     self.fused = {name: group for group in FUSED for name in group}
     self.sent = {}
@@ -86,7 +79,7 @@ class WeightSync:
     """
     bucket, inside, size = {}, {}, 0
     groups = [{n: tensors[n] for n in names} for names in self.groups(tensors)]
-    with concurrent.futures.ThreadPoolExecutor(self.threads) as pool:
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
       for names, digest, made in pool.map(self.made, groups):
         if made is None:
           continue
@@ -109,7 +102,7 @@ class WeightSync:
       key = name
       parent, _, leaf = name.removesuffix(".weight").rpartition(".")
       shares = self.format in SHARED and leaf in self.fused
-      if shares and self.select(name, tensor):
+      if shares and is_linear(name, tensor):
         key = (parent, self.fused[leaf], tensor.shape[1], tensor.dtype)
       together.setdefault(key, []).append(name)
     return [tuple(names) for names in together.values()]
@@ -124,19 +117,16 @@ class WeightSync:
       found.update(memoryview(t.reshape(-1).view(torch.uint8).numpy()))
     if self.sent.get(names) == found.digest():
       return names, found.digest(), None
-    if not self.select(names[0], tensors[names[0]]):
+    if not is_linear(names[0], tensors[names[0]]):
       return names, found.digest(), {names[0]: host[0]}
     first = self.connection.quantize(
       host[0], self.format, fused=host[1:], **self.options
     )
-    modules = [name.removesuffix(".weight") for name in names]
-    # Fused layers have the same input tensor.
-    known = [self.input_amax[m] for m in modules if m in self.input_amax]
     out = {}
-    for module, t in zip(modules, (first, *first.fused), strict=True):
+    for name, t in zip(names, (first, *first.fused), strict=True):
       modelopt = self.dialect == "modelopt"
       write = t.to_modelopt if modelopt else t.to_compressed_tensors
-      out |= write(module, max(known, default=None))
+      out |= write(name.removesuffix(".weight"))
     return names, found.digest(), out
 
 

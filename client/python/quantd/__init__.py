@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from quantd.calls.connecting import connect
 from quantd.calls.connection import Connection
+from quantd.columns import Quantize
+from quantd.conversion import Conversion, convert
 from quantd.engines.engine import Cancellation, Retry, Tls
 from quantd.errors import (
   Busy,
@@ -31,19 +33,17 @@ from quantd.errors import (
   Unavailable,
   Unimplemented,
 )
+from quantd.quantizer import Quantizer
+from quantd.tensors.copies import Copy, Statistics
+from quantd.tensors.file import save
+from quantd.tensors.tensor import QuantizedTensor, load
 
 if TYPE_CHECKING:
   from quantd import aio as aio
   from quantd import hadamard as hadamard
   from quantd.calibration import calibrate
   from quantd.calibration_file import Calibration
-  from quantd.columns import Quantize
-  from quantd.conversion import Conversion, convert
   from quantd.evaluation import Evaluation, evaluate
-  from quantd.quantizer import Quantizer
-  from quantd.tensors.copies import Copy, Statistics
-  from quantd.tensors.file import save
-  from quantd.tensors.tensor import QuantizedTensor, load
 
   engine: str
   __version__: str
@@ -86,18 +86,9 @@ __all__ = [
 # Imported on first use, so that importing the package is fast.
 _LATER = {
   "Calibration": "quantd.calibration_file",
-  "Conversion": "quantd.conversion",
-  "Copy": "quantd.tensors.copies",
   "Evaluation": "quantd.evaluation",
-  "Quantize": "quantd.columns",
-  "QuantizedTensor": "quantd.tensors.tensor",
-  "Statistics": "quantd.tensors.copies",
-  "Quantizer": "quantd.quantizer",
   "calibrate": "quantd.calibration",
-  "convert": "quantd.conversion",
   "evaluate": "quantd.evaluation",
-  "load": "quantd.tensors.tensor",
-  "save": "quantd.tensors.file",
 }
 _MODULES = ("aio", "hadamard")
 

@@ -22,8 +22,6 @@ from quantd.tensors.elements import Like
 from quantd.values import whole
 from quantd.words import DType
 
-__all__ = ["Connection", "connect"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

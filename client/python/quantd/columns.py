@@ -27,8 +27,6 @@ from quantd.tensors.elements import Array
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, DType, Format
 
-__all__ = ["Quantize"]
-
 # Columns whose names differ from the kinds of their parts.
 _NAMES = {
   "rowwise_data": "codes",
@@ -104,17 +102,8 @@ class Quantize:
     if threads < 1:
       raise Invalid.of("threads", "at least 1", str(threads))
     word = None if dtype is None else DTYPES.float_word("dtype", dtype)
-    self._state: dict[str, Any] = dict(
-      keywords,
-      servers=servers,
-      format=format,
-      column=column,
-      dtype=word,
-      prefix=prefix,
-      keep=keep,
-      threads=threads,
-      settings=settings,
-    )
+    self._servers = servers
+    self._settings = settings
     self._dtype: Any = word
     self._format = format
     self._column = column
@@ -128,12 +117,16 @@ class Quantize:
     self._connect().close()
 
   def _connect(self) -> Connection:
-    settings: Any = {**_PATIENCE, **(self._state["settings"] or {})}
-    return connect(self._state["servers"], **settings)
+    settings: Any = {**_PATIENCE, **(self._settings or {})}
+    return connect(self._servers, **settings)
 
-  def __reduce__(self) -> tuple[Any, ...]:
+  def __getstate__(self) -> dict[str, Any]:
     """Pickles the arguments."""
-    return (_made, (self._state,))
+    return dict(self.__dict__, _lock=None, _connection=None)
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    """Restores the arguments. Does not connect."""
+    self.__dict__.update(state, _lock=threading.Lock())
 
   def types(self) -> dict[str, str]:
     """Returns the element types of new columns by name."""
@@ -166,7 +159,9 @@ class Quantize:
     out = {k: v for k, v in batch.items() if self._keep or k != self._column}
     parts: dict[str, list[Array]] = {name: [] for name in self.columns}
     if clash := sorted(parts.keys() & out.keys()):
-      raise Invalid.of("prefix", "one that makes new names", f"the name {clash[0]}")
+      raise Invalid.of(
+        "prefix", "one that makes new names", f"the name {clash[0]}"
+      )
     with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
       calls = [pool.submit(self._quantize, x) for x in batch[self._column]]
       for i, call in enumerate(calls):
@@ -194,10 +189,6 @@ class Quantize:
     return self._connection.quantize(
       x, self._format, dtype=self._dtype, **self._keywords
     )
-
-
-def _made(state: dict[str, Any]) -> Quantize:
-  return Quantize(**state)
 
 
 def _stack(arrays: Sequence[Array]) -> Array:

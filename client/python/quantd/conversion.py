@@ -16,8 +16,6 @@ from quantd.errors import Error, Invalid, Unavailable, Unimplemented
 from quantd.options import refuse_unknown
 from quantd.values import is_list, shown
 
-__all__ = ["Conversion", "convert"]
-
 Path = str | os.PathLike[str]
 
 

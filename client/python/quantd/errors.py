@@ -6,23 +6,6 @@ whether this package or the server detects it. `Invalid` is also a `ValueError`.
 
 from quantd import quantd_pb2 as pb
 
-__all__ = [
-  "Busy",
-  "Cancelled",
-  "DeadlineExceeded",
-  "DeviceFault",
-  "Draining",
-  "Error",
-  "Forked",
-  "Invalid",
-  "NoDevice",
-  "TooLarge",
-  "Unauthenticated",
-  "Unavailable",
-  "Unimplemented",
-  "from_status",
-]
-
 # Names of gRPC's status codes, by number.
 CODES = [
   "OK",
@@ -85,19 +68,6 @@ class Error(Exception):
     if self.attempts > 1:
       more.append(f"sent {self.attempts} times")
     return f"{self.message} ({', '.join(more)})" if more else self.message
-
-  def __reduce__(self) -> tuple[object, ...]:
-    """Pickles all attributes: Ray tasks and executors can raise the error."""
-    return (_restore, (type(self), self.args, dict(self.__dict__)))
-
-
-def _restore(
-  kind: type[Error], args: tuple[str, ...], state: dict[str, object]
-) -> Error:
-  error = kind.__new__(kind)
-  error.args = args
-  error.__dict__.update(state)
-  return error
 
 
 class Invalid(Error, ValueError):

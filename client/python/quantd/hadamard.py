@@ -21,21 +21,13 @@ from quantd.tensors import arrays
 from quantd.tensors.elements import (
   Array,
   Like,
+  checked_word,
   library_of,
   numpy_dtype,
   torch_dtype,
 )
 from quantd.values import flag, is_list, shown, whole
 from quantd.words import DTYPES, DType
-
-__all__ = [
-  "apply_rht",
-  "hadamard_matrix",
-  "rht_amax",
-  "rht_matrix",
-  "sign_mask",
-  "sign_vector",
-]
 
 DIMENSIONS = (16, 32, 64, 128)
 # The default sign mask, repeated for dimensions above 16.
@@ -45,25 +37,16 @@ Mask = int | None
 
 
 def _checked(dimension: Any) -> int:
-  if isinstance(dimension, int) and dimension in DIMENSIONS:
-    return dimension
-  field = "rht.dimension"
-  try:
-    found = whole(field, dimension, 16, 128)
-  except Invalid:
-    found = 0
+  found = whole("rht.dimension", dimension, 16, 128)
   if found not in DIMENSIONS:
-    raise Invalid.of(field, "16, 32, 64 or 128", shown(dimension))
+    raise Invalid.of("rht.dimension", "16, 32, 64 or 128", shown(dimension))
   return found
 
 
 def _mask(mask: Mask, dimension: int) -> int:
   if mask is None:
     return sum(DEFAULT_SIGN_MASK << at for at in range(0, dimension, 16))
-  try:
-    return whole("mask", mask, 0, (1 << dimension) - 1)
-  except Invalid as wrong:
-    raise Invalid.of("mask", f"{dimension} bits", wrong.got) from None
+  return whole("mask", mask, 0, (1 << dimension) - 1)
 
 
 def sign_vector(dimension: int = 16, mask: Mask = None) -> Any:
@@ -202,17 +185,11 @@ def _rounded(xp: Any, x: Any, dtype: str) -> Any:
 
 
 def _dtype_of(x: Any, dtype: Any) -> str:
-  text = str(x.dtype).removeprefix("torch.")
-  words = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
   if dtype is not None:
     dtype = DTYPES.float_word("tensor.dtype", dtype)
-  if dtype == "bf16" and text == "uint16":
-    return "bf16"
-  if text not in words:
-    raise Invalid.of("tensor.dtype", "f32, f16 or bf16", text)
-  if dtype not in (None, words[text]):
-    raise Invalid.of("tensor.dtype", f"elements of {dtype}", text)
-  return words[text]
+    if dtype == "bf16" and x.dtype == np.uint16:
+      return "bf16"
+  return checked_word("tensor", x.dtype, dtype)
 
 
 def _stages(xp: Any, t: Any, n: int) -> Any:

@@ -5,10 +5,9 @@ be combined. What it refuses is raised as `quantd.Invalid`.
 """
 
 import difflib
-import functools
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -29,27 +28,12 @@ from quantd.words import (
   Usage,
 )
 
-__all__ = [
-  "Numbers",
-  "QuantizeKeywords",
-  "check_echo",
-  "copies",
-  "dequantize_message",
-  "flag",
-  "quantize_message",
-  "refuse_unknown",
-  "rht_message",
-  "sign_mask_bytes",
-  "splits_message",
-  "whole",
-]
-
 # One number, or a list with one for each group or line.
 Numbers = float | Sequence[float]
 
 
 class QuantizeKeywords(TypedDict, total=False):
-  """Options of `quantize`, `plan` and `Quantizer`, all of them optional.
+  """Options of `quantize`, `plan` and `Quantizer`. None is each one's default.
 
   WIRE.md and FORMATS.md describe each option under the same name. A word may be
   replaced by its number in quantd_pb2. Flags must be True or False, and numbers
@@ -101,32 +85,32 @@ class QuantizeKeywords(TypedDict, total=False):
   usage: Usage | None
   profile: Profile | None
   rht: bool | Sides | None
-  rht_dimension: int
+  rht_dimension: int | None
   sign_mask: int | str | bytes | None
-  non_finite: NonFinite
+  non_finite: NonFinite | None
   given_amax: Numbers | Mapping[str, Numbers] | None
   amax_estimation_scale: float | None
   scale_layout: ScaleLayout | None
-  compact_scales: bool
-  row_scaled: bool
-  scale_256: bool
+  compact_scales: bool | None
+  row_scaled: bool | None
+  scale_256: bool | None
   stochastic: int | bool | None
-  seed_offset: int
+  seed_offset: int | None
   shard: tuple[int, int, int] | None
   four_over_six: FourOverSix | None
-  fast_error: bool
-  epsilon: float
+  fast_error: bool | None
+  epsilon: float | None
   power_of_two: bool | None
   scale: Numbers | None
   history: Sequence[float] | None
-  history_rule: HistoryRule
-  history_margin: int
+  history_rule: HistoryRule | None
+  history_margin: int | None
   scale_rule: ScaleRule | None
   splits: Sequence[int] | None
-  partial_splits: bool
-  amax: bool
-  dbias: bool | DType
-  statistics: bool
+  partial_splits: bool | None
+  amax: bool | None
+  dbias: bool | DType | None
+  statistics: bool | None
 
 
 def refuse_unknown(function: str, got: Mapping[str, Any], known: type) -> None:
@@ -177,12 +161,21 @@ def rht_message(
   return rht
 
 
-def splits_message(splits: Sequence[int], partial: bool = False) -> pb.Splits:
-  """Builds the message for groups of rows."""
+def splits_message(
+  splits: Sequence[int] | None, partial: bool = False
+) -> pb.Splits | None:
+  """Builds the message for groups of rows, if there are any."""
+  partial = flag("partial_splits", partial)
+  if splits is None:
+    if partial:
+      raise Invalid.of("splits", "the rows of each group", "none")
+    return None
   if not is_list(splits):
-    raise Invalid.of("splits", "a list of the rows of each group", shown(splits))
+    raise Invalid.of(
+      "splits", "a list of the rows of each group", shown(splits)
+    )
   rows = [whole("splits", r, -(2**63), 2**63 - 1) for r in splits]
-  return pb.Splits(rows=rows, partial=flag("partial_splits", partial))
+  return pb.Splits(rows=rows, partial=partial)
 
 
 def _given_amax(given: Any, usage: int) -> pb.GivenAmax:
@@ -202,69 +195,70 @@ def _given_amax(given: Any, usage: int) -> pb.GivenAmax:
   return message
 
 
-def _usage(keywords: QuantizeKeywords, rht: tuple[bool, bool]) -> Any:
-  word = keywords.get("usage")
-  if word is not None:
-    return words.USAGES.parse("usage", word)
+def _whole(low: int, high: int) -> Callable[[str, Any], int]:
+  return lambda field, value: whole(field, value, low, high)
+
+
+# Options that set one field each: its path, and the function that checks it.
+_FIELDS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+  "profile": ("profile", words.PROFILES.parse),
+  "non_finite": ("non_finite", words.NON_FINITES.parse),
+  "amax_estimation_scale": ("amax_estimation_scale", number),
+  "scale_layout": ("form.scale_layout", words.LAYOUTS.parse),
+  "compact_scales": ("form.compact_scales", flag),
+  "row_scaled": ("form.row_scaled", flag),
+  "scale_256": ("form.scale_256", flag),
+  "seed_offset": ("stochastic.seed_offset", _whole(0, 2**64 - 1)),
+  "four_over_six": ("four_over_six", words.FOUR_OVER_SIXES.parse),
+  "fast_error": ("fast_error", flag),
+  "epsilon": ("epsilon", number),
+  "power_of_two": ("power_of_two", flag),
+  "scale": ("scale", numbers),
+  "history_rule": ("history.rule", words.HISTORY_RULES.parse),
+  "history_margin": ("history.margin", _whole(-(2**31), 2**31 - 1)),
+  "scale_rule": ("scale_rule", words.SCALE_RULES.parse),
+  "amax": ("amax", flag),
+  "statistics": ("statistics", flag),
+}
+
+
+def set_field(message: Any, path: str, value: Any) -> None:
+  """Sets a field. A message inside `message` only exists if it has a value."""
+  above, _, name = path.rpartition(".")
+  if above and not value:
+    return
+  inside = getattr(message, above) if above else message
+  if isinstance(value, list):
+    getattr(inside, name).extend(value)
+  else:
+    setattr(inside, name, value)
+
+
+def _set_copies(o: pb.QuantizeOptions, k: Any) -> None:
+  """Sets the copies to make and to rotate, and the rotation."""
+  turned = k.get("rht")
+  if isinstance(turned, (bool, np.bool_)):
+    turned = k.get("usage", "both") if turned else None
+  rht = copies("rht", turned)
   rotated = rht[0] * pb.USAGE_ROWWISE + rht[1] * pb.USAGE_COLUMNWISE
-  return rotated or pb.USAGE_ROWWISE
+  usage = k.get("usage", rotated or pb.USAGE_ROWWISE)
+  o.usage = words.USAGES.parse("usage", usage)
+  if any(rht):
+    dimension = k.get("rht_dimension", 16)
+    o.rht.CopyFrom(rht_message(*rht, dimension, k.get("sign_mask")))
+  elif "sign_mask" in k or "rht_dimension" in k:
+    raise Invalid.of("rht", "rowwise, columnwise or both", "none")
 
 
-def _fill_scales(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
-  if k.get("given_amax") is not None:
-    o.given_amax.CopyFrom(_given_amax(k["given_amax"], o.usage))
-  estimate = k.get("amax_estimation_scale")
-  if estimate is not None:
-    o.amax_estimation_scale = number("amax_estimation_scale", estimate)
-  o.epsilon = number("epsilon", k.get("epsilon", 0.0))
-  power = k.get("power_of_two")
-  if power is not None:
-    o.power_of_two = flag("power_of_two", power)
-  if k.get("scale") is not None:
-    o.scale.extend(numbers("scale", k["scale"]))
-  history = k.get("history")
-  if history is not None:
-    if not is_list(history):
-      raise Invalid.of("history.amax", "a list of numbers", shown(history))
-    o.history.amax.extend(numbers("history.amax", history))
-    o.history.rule = words.HISTORY_RULES.parse(
-      "history.rule", k.get("history_rule", "max")
-    )
-    margin = k.get("history_margin", 0)
-    o.history.margin = whole("history.margin", margin, -(2**31), 2**31 - 1)
-  elif "history_rule" in k or "history_margin" in k:
-    raise Invalid.of("history", "an amax history", "none")
-  rule = k.get("scale_rule")
-  if rule is not None:
-    o.scale_rule = words.SCALE_RULES.parse("scale_rule", rule)
-  if (six := k.get("four_over_six")) is not None:
-    o.four_over_six = words.FOUR_OVER_SIXES.parse("four_over_six", six)
-  o.fast_error = flag("fast_error", k.get("fast_error", False))
-
-
-def _fill_form(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
-  layout = k.get("scale_layout")
-  if layout is not None:
-    o.form.scale_layout = words.LAYOUTS.parse("form.scale_layout", layout)
-  for name in ("compact_scales", "row_scaled", "scale_256"):
-    if flag(name, k.get(name, False)):
-      setattr(o.form, name, True)
-
-
-def _fill_rounding(o: pb.QuantizeOptions, k: QuantizeKeywords) -> None:
-  seed = k.get("stochastic")
-  if seed is not None and seed is not False:
+def _set_rounding(o: pb.QuantizeOptions, k: Any) -> None:
+  seed = k.get("stochastic", False)
+  if seed is not False:
     o.rounding = pb.ROUNDING_STOCHASTIC
     # Drawn before the first attempt, so that retries round in the same way.
     drawn = secrets.randbits(64) if seed is True else seed
     o.stochastic.seed = whole("stochastic.seed", drawn, 0, 2**64 - 1)
-  offset = whole(
-    "stochastic.seed_offset", k.get("seed_offset", 0), 0, 2**64 - 1
-  )
-  if offset:
-    o.stochastic.seed_offset = offset
-  shard = k.get("shard")
-  if shard is not None:
+  if "shard" in k:
+    shard = k["shard"]
     if o.rounding != pb.ROUNDING_STOCHASTIC:
       raise Invalid.of(
         "shard", "stochastic, since only it depends on positions", "none"
@@ -286,39 +280,31 @@ def quantize_message(
     >>> words.USAGES.word(o.usage)
     'columnwise'
   """
-  k = keywords
-  refuse_unknown("quantize", k, QuantizeKeywords)
-  o = pb.QuantizeOptions(format=words.FORMATS.parse("format", format))
-  turned: Any = k.get("rht")
-  if isinstance(turned, (bool, np.bool_)):
-    turned = (k.get("usage") or "both") if turned else None
-  rht = copies("rht", turned)
-  o.usage = _usage(k, rht)
-  if any(rht):
-    dimension = k.get("rht_dimension", 16)
-    o.rht.CopyFrom(rht_message(*rht, dimension, k.get("sign_mask")))
-  elif k.get("sign_mask") is not None or "rht_dimension" in k:
-    raise Invalid.of("rht", "rowwise, columnwise or both", "none")
-  if (profile := k.get("profile")) is not None:
-    o.profile = words.PROFILES.parse("profile", profile)
-  policy = k.get("non_finite", "ignore")
-  o.non_finite = words.NON_FINITES.parse("non_finite", policy)
-  _fill_scales(o, k)
-  _fill_form(o, k)
-  _fill_rounding(o, k)
-  splits = k.get("splits")
-  if splits is not None:
-    o.splits.CopyFrom(splits_message(splits, k.get("partial_splits", False)))
-  elif flag("partial_splits", k.get("partial_splits", False)):
-    raise Invalid.of("splits", "the rows of each group", "none")
-  o.amax = flag("amax", k.get("amax", False))
+  refuse_unknown("quantize", keywords, QuantizeKeywords)
+  k: Any = {name: v for name, v in keywords.items() if v is not None}
+  o = pb.QuantizeOptions(
+    format=words.FORMATS.parse("format", format),
+    splits=splits_message(k.get("splits"), k.get("partial_splits", False)),
+  )
+  _set_copies(o, k)
+  if "given_amax" in k:
+    o.given_amax.CopyFrom(_given_amax(k["given_amax"], o.usage))
+  if "history" in k:
+    if not is_list(k["history"]):
+      raise Invalid.of("history.amax", "a list of numbers", shown(k["history"]))
+    o.history.amax.extend(numbers("history.amax", k["history"]))
+  elif "history_rule" in k or "history_margin" in k:
+    raise Invalid.of("history", "an amax history", "none")
+  _set_rounding(o, k)
+  for name, (path, check) in _FIELDS.items():
+    if name in k:
+      set_field(o, path, check(path, k[name]))
   dbias = k.get("dbias", False)
   if isinstance(dbias, (bool, np.bool_, int)):
     o.dbias = flag("dbias", dbias)
   else:
     o.dbias = True
     o.dbias_dtype = words.DTYPES.parse("dbias_dtype", dbias, words.FLOATS)
-  o.statistics = flag("statistics", k.get("statistics", False))
   return o
 
 
@@ -327,32 +313,23 @@ def dequantize_message(
 ) -> pb.DequantizeOptions:
   """Builds the options to decode a copy that was made with `made`."""
   o = pb.DequantizeOptions(
-    format=made.format, usage=usage, output=output, profile=made.profile
+    format=made.format,
+    usage=usage,
+    output=output,
+    profile=made.profile,
+    form=made.form if made.HasField("form") else None,
+    splits=made.splits if made.HasField("splits") else None,
   )
   columnwise = usage == pb.USAGE_COLUMNWISE
-  if made.HasField("rht") and (
-    made.rht.columnwise if columnwise else made.rht.rowwise
-  ):
+  if made.rht.columnwise if columnwise else made.rht.rowwise:
     o.inverse_rht.dimension = made.rht.dimension
     if made.rht.HasField("sign_mask"):
       o.inverse_rht.sign_mask = made.rht.sign_mask
-  if made.HasField("form"):
-    o.form.CopyFrom(made.form)
-  if made.HasField("splits"):
-    o.splits.CopyFrom(made.splits)
   return o
 
 
 def check_echo(asked: pb.QuantizeOptions, echo: pb.QuantizeOptions) -> None:
   """Raises Unimplemented if the server ignored an option."""
-  _check_echo(asked.SerializeToString(), echo.SerializeToString())
-
-
-@functools.lru_cache(maxsize=256)
-def _check_echo(ours: bytes, theirs: bytes) -> None:
-  """Compares serialized options. Cached, because programs repeat them."""
-  asked = pb.QuantizeOptions.FromString(ours)
-  echo = pb.QuantizeOptions.FromString(theirs)
   known = {field.name for field, _ in echo.ListFields()}
   for field, value in asked.ListFields():
     empty = field.message_type is not None and not value.ListFields()

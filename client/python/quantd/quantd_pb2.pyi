@@ -83,9 +83,6 @@ USAGE_UNSPECIFIED: Usage
 
 class ApplyRhtOptions(_message.Message):
     __slots__ = ["inverse", "output", "rht"]
-    INVERSE_FIELD_NUMBER: _ClassVar[int]
-    OUTPUT_FIELD_NUMBER: _ClassVar[int]
-    RHT_FIELD_NUMBER: _ClassVar[int]
     inverse: bool
     output: DType
     rht: Rht
@@ -93,12 +90,6 @@ class ApplyRhtOptions(_message.Message):
 
 class ApplyRhtReply(_message.Message):
     __slots__ = ["options", "payload", "report", "request_id", "tensor", "tensors"]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    REPORT_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    TENSORS_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     options: ApplyRhtOptions
     payload: bytes
     report: Report
@@ -109,10 +100,6 @@ class ApplyRhtReply(_message.Message):
 
 class ApplyRhtRequest(_message.Message):
     __slots__ = ["memory", "options", "payload", "tensor"]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     memory: LentMemory
     options: ApplyRhtOptions
     payload: bytes
@@ -121,10 +108,6 @@ class ApplyRhtRequest(_message.Message):
 
 class CopyForm(_message.Message):
     __slots__ = ["compact_scales", "row_scaled", "scale_256", "scale_layout"]
-    COMPACT_SCALES_FIELD_NUMBER: _ClassVar[int]
-    ROW_SCALED_FIELD_NUMBER: _ClassVar[int]
-    SCALE_256_FIELD_NUMBER: _ClassVar[int]
-    SCALE_LAYOUT_FIELD_NUMBER: _ClassVar[int]
     compact_scales: bool
     row_scaled: bool
     scale_256: bool
@@ -133,14 +116,6 @@ class CopyForm(_message.Message):
 
 class DequantizeOptions(_message.Message):
     __slots__ = ["form", "format", "inverse_rht", "output", "profile", "rotated_dimension", "splits", "usage"]
-    FORMAT_FIELD_NUMBER: _ClassVar[int]
-    FORM_FIELD_NUMBER: _ClassVar[int]
-    INVERSE_RHT_FIELD_NUMBER: _ClassVar[int]
-    OUTPUT_FIELD_NUMBER: _ClassVar[int]
-    PROFILE_FIELD_NUMBER: _ClassVar[int]
-    ROTATED_DIMENSION_FIELD_NUMBER: _ClassVar[int]
-    SPLITS_FIELD_NUMBER: _ClassVar[int]
-    USAGE_FIELD_NUMBER: _ClassVar[int]
     form: CopyForm
     format: Format
     inverse_rht: Rht
@@ -153,12 +128,6 @@ class DequantizeOptions(_message.Message):
 
 class DequantizeReply(_message.Message):
     __slots__ = ["options", "payload", "report", "request_id", "tensor", "tensors"]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    REPORT_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    TENSORS_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     options: DequantizeOptions
     payload: bytes
     report: Report
@@ -169,12 +138,6 @@ class DequantizeReply(_message.Message):
 
 class DequantizeRequest(_message.Message):
     __slots__ = ["amax", "memory", "options", "payload", "tensor", "tensors"]
-    AMAX_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    TENSORS_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     amax: float
     memory: LentMemory
     options: DequantizeOptions
@@ -185,11 +148,6 @@ class DequantizeRequest(_message.Message):
 
 class DescribeQuantizeReply(_message.Message):
     __slots__ = ["input_bytes", "output_bytes", "request_id", "scratch_bytes", "tensors"]
-    INPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
-    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    SCRATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
-    TENSORS_FIELD_NUMBER: _ClassVar[int]
     input_bytes: int
     output_bytes: int
     request_id: str
@@ -201,16 +159,6 @@ class Device(_message.Message):
     __slots__ = ["description", "jobs", "kind", "memory_high_water_bytes", "memory_limit_bytes", "name", "rht_cache_hits", "rht_cache_misses", "rht_launches", "state"]
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
-    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
-    JOBS_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_HIGH_WATER_BYTES_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    RHT_CACHE_HITS_FIELD_NUMBER: _ClassVar[int]
-    RHT_CACHE_MISSES_FIELD_NUMBER: _ClassVar[int]
-    RHT_LAUNCHES_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
     STATE_HEALTHY: Device.State
     STATE_QUARANTINED: Device.State
     STATE_UNSPECIFIED: Device.State
@@ -230,22 +178,16 @@ class ErrorDetail(_message.Message):
     __slots__ = ["expected", "field", "got", "limit", "reason", "retry_delay_ms"]
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
-    EXPECTED_FIELD_NUMBER: _ClassVar[int]
-    FIELD_FIELD_NUMBER: _ClassVar[int]
-    GOT_FIELD_NUMBER: _ClassVar[int]
-    LIMIT_FIELD_NUMBER: _ClassVar[int]
     REASON_BUSY: ErrorDetail.Reason
     REASON_CANCELLED: ErrorDetail.Reason
     REASON_DEADLINE: ErrorDetail.Reason
     REASON_DEVICE_FAULT: ErrorDetail.Reason
     REASON_DRAINING: ErrorDetail.Reason
-    REASON_FIELD_NUMBER: _ClassVar[int]
     REASON_INVALID_FIELD: ErrorDetail.Reason
     REASON_MALFORMED: ErrorDetail.Reason
     REASON_NO_DEVICE: ErrorDetail.Reason
     REASON_TOO_LARGE: ErrorDetail.Reason
     REASON_UNSPECIFIED: ErrorDetail.Reason
-    RETRY_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     expected: str
     field: str
     got: str
@@ -256,13 +198,6 @@ class ErrorDetail(_message.Message):
 
 class ErrorStatistics(_message.Message):
     __slots__ = ["clipped", "elements", "flushed", "max_error", "noise", "signal", "sqnr_db"]
-    CLIPPED_FIELD_NUMBER: _ClassVar[int]
-    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
-    FLUSHED_FIELD_NUMBER: _ClassVar[int]
-    MAX_ERROR_FIELD_NUMBER: _ClassVar[int]
-    NOISE_FIELD_NUMBER: _ClassVar[int]
-    SIGNAL_FIELD_NUMBER: _ClassVar[int]
-    SQNR_DB_FIELD_NUMBER: _ClassVar[int]
     clipped: int
     elements: int
     flushed: int
@@ -274,13 +209,6 @@ class ErrorStatistics(_message.Message):
 
 class FormatSupport(_message.Message):
     __slots__ = ["device_kinds", "format", "inputs", "name", "options", "rht_dimensions", "usages"]
-    DEVICE_KINDS_FIELD_NUMBER: _ClassVar[int]
-    FORMAT_FIELD_NUMBER: _ClassVar[int]
-    INPUTS_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    RHT_DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
-    USAGES_FIELD_NUMBER: _ClassVar[int]
     device_kinds: _containers.RepeatedScalarFieldContainer[str]
     format: Format
     inputs: _containers.RepeatedScalarFieldContainer[DType]
@@ -292,10 +220,6 @@ class FormatSupport(_message.Message):
 
 class GetServerInfoReply(_message.Message):
     __slots__ = ["devices", "formats", "limits", "version"]
-    DEVICES_FIELD_NUMBER: _ClassVar[int]
-    FORMATS_FIELD_NUMBER: _ClassVar[int]
-    LIMITS_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
     formats: _containers.RepeatedCompositeFieldContainer[FormatSupport]
     limits: Limits
@@ -308,10 +232,6 @@ class GetServerInfoRequest(_message.Message):
 
 class GivenAmax(_message.Message):
     __slots__ = ["columnwise", "columnwise_values", "rowwise", "rowwise_values"]
-    COLUMNWISE_FIELD_NUMBER: _ClassVar[int]
-    COLUMNWISE_VALUES_FIELD_NUMBER: _ClassVar[int]
-    ROWWISE_FIELD_NUMBER: _ClassVar[int]
-    ROWWISE_VALUES_FIELD_NUMBER: _ClassVar[int]
     columnwise: float
     columnwise_values: _containers.RepeatedScalarFieldContainer[float]
     rowwise: float
@@ -320,9 +240,6 @@ class GivenAmax(_message.Message):
 
 class History(_message.Message):
     __slots__ = ["amax", "margin", "rule"]
-    AMAX_FIELD_NUMBER: _ClassVar[int]
-    MARGIN_FIELD_NUMBER: _ClassVar[int]
-    RULE_FIELD_NUMBER: _ClassVar[int]
     amax: _containers.RepeatedScalarFieldContainer[float]
     margin: int
     rule: HistoryRule
@@ -330,10 +247,6 @@ class History(_message.Message):
 
 class LentMemory(_message.Message):
     __slots__ = ["inputs", "outputs", "record_event", "wait_event"]
-    INPUTS_FIELD_NUMBER: _ClassVar[int]
-    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
-    RECORD_EVENT_FIELD_NUMBER: _ClassVar[int]
-    WAIT_EVENT_FIELD_NUMBER: _ClassVar[int]
     inputs: _containers.RepeatedCompositeFieldContainer[MemoryRange]
     outputs: _containers.RepeatedCompositeFieldContainer[LentOutput]
     record_event: bytes
@@ -342,19 +255,12 @@ class LentMemory(_message.Message):
 
 class LentOutput(_message.Message):
     __slots__ = ["kind", "range"]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    RANGE_FIELD_NUMBER: _ClassVar[int]
     kind: TensorKind
     range: MemoryRange
     def __init__(self, kind: _Optional[_Union[TensorKind, str]] = ..., range: _Optional[_Union[MemoryRange, _Mapping]] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ["amax_estimation_scale", "max_rank", "max_request_bytes", "memory_budget_bytes", "reduce_amax"]
-    AMAX_ESTIMATION_SCALE_FIELD_NUMBER: _ClassVar[int]
-    MAX_RANK_FIELD_NUMBER: _ClassVar[int]
-    MAX_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_BUDGET_BYTES_FIELD_NUMBER: _ClassVar[int]
-    REDUCE_AMAX_FIELD_NUMBER: _ClassVar[int]
     amax_estimation_scale: float
     max_rank: int
     max_request_bytes: int
@@ -364,10 +270,6 @@ class Limits(_message.Message):
 
 class Maxima(_message.Message):
     __slots__ = ["columnwise", "rowwise", "saw_inf", "saw_nan"]
-    COLUMNWISE_FIELD_NUMBER: _ClassVar[int]
-    ROWWISE_FIELD_NUMBER: _ClassVar[int]
-    SAW_INF_FIELD_NUMBER: _ClassVar[int]
-    SAW_NAN_FIELD_NUMBER: _ClassVar[int]
     columnwise: _containers.RepeatedScalarFieldContainer[float]
     rowwise: _containers.RepeatedScalarFieldContainer[float]
     saw_inf: bool
@@ -376,9 +278,6 @@ class Maxima(_message.Message):
 
 class MemoryRange(_message.Message):
     __slots__ = ["offset", "region", "size"]
-    OFFSET_FIELD_NUMBER: _ClassVar[int]
-    REGION_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
     offset: int
     region: bytes
     size: int
@@ -386,29 +285,6 @@ class MemoryRange(_message.Message):
 
 class QuantizeOptions(_message.Message):
     __slots__ = ["amax", "amax_estimation_scale", "dbias", "dbias_dtype", "epsilon", "fast_error", "form", "format", "four_over_six", "given_amax", "history", "non_finite", "power_of_two", "profile", "rht", "rounding", "scale", "scale_rule", "shard", "splits", "statistics", "stochastic", "usage"]
-    AMAX_ESTIMATION_SCALE_FIELD_NUMBER: _ClassVar[int]
-    AMAX_FIELD_NUMBER: _ClassVar[int]
-    DBIAS_DTYPE_FIELD_NUMBER: _ClassVar[int]
-    DBIAS_FIELD_NUMBER: _ClassVar[int]
-    EPSILON_FIELD_NUMBER: _ClassVar[int]
-    FAST_ERROR_FIELD_NUMBER: _ClassVar[int]
-    FORMAT_FIELD_NUMBER: _ClassVar[int]
-    FORM_FIELD_NUMBER: _ClassVar[int]
-    FOUR_OVER_SIX_FIELD_NUMBER: _ClassVar[int]
-    GIVEN_AMAX_FIELD_NUMBER: _ClassVar[int]
-    HISTORY_FIELD_NUMBER: _ClassVar[int]
-    NON_FINITE_FIELD_NUMBER: _ClassVar[int]
-    POWER_OF_TWO_FIELD_NUMBER: _ClassVar[int]
-    PROFILE_FIELD_NUMBER: _ClassVar[int]
-    RHT_FIELD_NUMBER: _ClassVar[int]
-    ROUNDING_FIELD_NUMBER: _ClassVar[int]
-    SCALE_FIELD_NUMBER: _ClassVar[int]
-    SCALE_RULE_FIELD_NUMBER: _ClassVar[int]
-    SHARD_FIELD_NUMBER: _ClassVar[int]
-    SPLITS_FIELD_NUMBER: _ClassVar[int]
-    STATISTICS_FIELD_NUMBER: _ClassVar[int]
-    STOCHASTIC_FIELD_NUMBER: _ClassVar[int]
-    USAGE_FIELD_NUMBER: _ClassVar[int]
     amax: bool
     amax_estimation_scale: float
     dbias: bool
@@ -436,12 +312,6 @@ class QuantizeOptions(_message.Message):
 
 class QuantizeReply(_message.Message):
     __slots__ = ["options", "payload", "report", "request_id", "tensor", "tensors"]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    REPORT_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    TENSORS_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     options: QuantizeOptions
     payload: bytes
     report: Report
@@ -452,10 +322,6 @@ class QuantizeReply(_message.Message):
 
 class QuantizeRequest(_message.Message):
     __slots__ = ["memory", "options", "payload", "tensor"]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     memory: LentMemory
     options: QuantizeOptions
     payload: bytes
@@ -464,12 +330,6 @@ class QuantizeRequest(_message.Message):
 
 class Report(_message.Message):
     __slots__ = ["columnwise", "device", "replaced_globals", "rowwise", "saw_inf", "saw_nan"]
-    COLUMNWISE_FIELD_NUMBER: _ClassVar[int]
-    DEVICE_FIELD_NUMBER: _ClassVar[int]
-    REPLACED_GLOBALS_FIELD_NUMBER: _ClassVar[int]
-    ROWWISE_FIELD_NUMBER: _ClassVar[int]
-    SAW_INF_FIELD_NUMBER: _ClassVar[int]
-    SAW_NAN_FIELD_NUMBER: _ClassVar[int]
     columnwise: ErrorStatistics
     device: str
     replaced_globals: int
@@ -480,10 +340,6 @@ class Report(_message.Message):
 
 class Rht(_message.Message):
     __slots__ = ["columnwise", "dimension", "rowwise", "sign_mask"]
-    COLUMNWISE_FIELD_NUMBER: _ClassVar[int]
-    DIMENSION_FIELD_NUMBER: _ClassVar[int]
-    ROWWISE_FIELD_NUMBER: _ClassVar[int]
-    SIGN_MASK_FIELD_NUMBER: _ClassVar[int]
     columnwise: bool
     dimension: int
     rowwise: bool
@@ -492,14 +348,6 @@ class Rht(_message.Message):
 
 class RhtAmaxOptions(_message.Message):
     __slots__ = ["columnwise", "columnwise_rht", "domain", "non_finite", "rht", "rowwise", "rowwise_rht", "splits"]
-    COLUMNWISE_FIELD_NUMBER: _ClassVar[int]
-    COLUMNWISE_RHT_FIELD_NUMBER: _ClassVar[int]
-    DOMAIN_FIELD_NUMBER: _ClassVar[int]
-    NON_FINITE_FIELD_NUMBER: _ClassVar[int]
-    RHT_FIELD_NUMBER: _ClassVar[int]
-    ROWWISE_FIELD_NUMBER: _ClassVar[int]
-    ROWWISE_RHT_FIELD_NUMBER: _ClassVar[int]
-    SPLITS_FIELD_NUMBER: _ClassVar[int]
     columnwise: bool
     columnwise_rht: bool
     domain: AmaxDomain
@@ -512,12 +360,6 @@ class RhtAmaxOptions(_message.Message):
 
 class RhtAmaxReply(_message.Message):
     __slots__ = ["options", "payload", "report", "request_id", "tensor", "tensors"]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    REPORT_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    TENSORS_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     options: RhtAmaxOptions
     payload: bytes
     report: Report
@@ -528,10 +370,6 @@ class RhtAmaxReply(_message.Message):
 
 class RhtAmaxRequest(_message.Message):
     __slots__ = ["memory", "options", "payload", "tensor"]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    OPTIONS_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    TENSOR_FIELD_NUMBER: _ClassVar[int]
     memory: LentMemory
     options: RhtAmaxOptions
     payload: bytes
@@ -540,9 +378,6 @@ class RhtAmaxRequest(_message.Message):
 
 class Shard(_message.Message):
     __slots__ = ["column_offset", "row_offset", "total_columns"]
-    COLUMN_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    ROW_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     column_offset: int
     row_offset: int
     total_columns: int
@@ -550,28 +385,18 @@ class Shard(_message.Message):
 
 class Splits(_message.Message):
     __slots__ = ["partial", "rows"]
-    PARTIAL_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
     partial: bool
     rows: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, rows: _Optional[_Iterable[int]] = ..., partial: bool = ...) -> None: ...
 
 class Stochastic(_message.Message):
     __slots__ = ["seed", "seed_offset"]
-    SEED_FIELD_NUMBER: _ClassVar[int]
-    SEED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     seed: int
     seed_offset: int
     def __init__(self, seed: _Optional[int] = ..., seed_offset: _Optional[int] = ...) -> None: ...
 
 class StreamReply(_message.Message):
     __slots__ = ["apply_rht", "chunk", "dequantize", "maxima", "quantize", "rht_amax"]
-    APPLY_RHT_FIELD_NUMBER: _ClassVar[int]
-    CHUNK_FIELD_NUMBER: _ClassVar[int]
-    DEQUANTIZE_FIELD_NUMBER: _ClassVar[int]
-    MAXIMA_FIELD_NUMBER: _ClassVar[int]
-    QUANTIZE_FIELD_NUMBER: _ClassVar[int]
-    RHT_AMAX_FIELD_NUMBER: _ClassVar[int]
     apply_rht: ApplyRhtReply
     chunk: bytes
     dequantize: DequantizeReply
@@ -582,14 +407,6 @@ class StreamReply(_message.Message):
 
 class StreamRequest(_message.Message):
     __slots__ = ["apply_rht", "chunk", "dequantize", "payload_bytes", "quantize", "reduce_amax", "reduced_amax", "rht_amax"]
-    APPLY_RHT_FIELD_NUMBER: _ClassVar[int]
-    CHUNK_FIELD_NUMBER: _ClassVar[int]
-    DEQUANTIZE_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
-    QUANTIZE_FIELD_NUMBER: _ClassVar[int]
-    REDUCED_AMAX_FIELD_NUMBER: _ClassVar[int]
-    REDUCE_AMAX_FIELD_NUMBER: _ClassVar[int]
-    RHT_AMAX_FIELD_NUMBER: _ClassVar[int]
     apply_rht: ApplyRhtRequest
     chunk: bytes
     dequantize: DequantizeRequest
@@ -602,9 +419,6 @@ class StreamRequest(_message.Message):
 
 class Tensor(_message.Message):
     __slots__ = ["dtype", "flatten_axis", "shape"]
-    DTYPE_FIELD_NUMBER: _ClassVar[int]
-    FLATTEN_AXIS_FIELD_NUMBER: _ClassVar[int]
-    SHAPE_FIELD_NUMBER: _ClassVar[int]
     dtype: DType
     flatten_axis: int
     shape: _containers.RepeatedScalarFieldContainer[int]
@@ -612,14 +426,6 @@ class Tensor(_message.Message):
 
 class TensorRef(_message.Message):
     __slots__ = ["dtype", "group_offsets", "kind", "layout", "memory", "offset", "shape", "size"]
-    DTYPE_FIELD_NUMBER: _ClassVar[int]
-    GROUP_OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    LAYOUT_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_FIELD_NUMBER: _ClassVar[int]
-    SHAPE_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
     dtype: DType
     group_offsets: _containers.RepeatedScalarFieldContainer[int]
     kind: TensorKind

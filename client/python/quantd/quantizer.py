@@ -19,8 +19,6 @@ from quantd.tensors.tensor import QuantizedTensor
 from quantd.values import flag, numbers, shown, whole
 from quantd.words import Format, Sides, Usage
 
-__all__ = ["Quantizer"]
-
 # Names of types in TransformerEngine and PyTorch.
 _TE_FP8 = {
   "kFloat8E4M3": "e4m3",

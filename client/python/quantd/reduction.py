@@ -37,16 +37,23 @@ def give_amaxes(
   rht = options.get("rht")
   turned = [side for side in sides if rht in (side, "both")]
   estimate = np.float32(options.get("amax_estimation_scale") or 0)
+  alike = (
+    "rht_dimension",
+    "sign_mask",
+    "non_finite",
+    "splits",
+    "partial_splits",
+  )
+  same: Any = {
+    name: value
+    for name, value in options.items()
+    if name in alike and value is not None
+  }
   found = connection.amax(
     x,
     rht=False if estimate else rht or False,
     domain="row" if lines else "tensor",
-    rht_dimension=options.get("rht_dimension", 16),
-    sign_mask=options.get("sign_mask"),
-    non_finite=options.get("non_finite", "ignore"),
-    splits=options.get("splits"),
-    partial_splits=options.get("partial_splits", False),
-    **{**call, "like": "numpy"},
+    **{**same, **call, "like": "numpy"},
   )
   own = {
     side: getattr(found, f"{side}_rht")

@@ -7,15 +7,6 @@ from typing import Any
 from quantd import quantd_pb2 as pb
 from quantd.words import DTYPES, FORMATS, KINDS, LAYOUTS, USAGES
 
-__all__ = [
-  "Device",
-  "FormatSupport",
-  "Maxima",
-  "PartPlan",
-  "Plan",
-  "ServerInfo",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Maxima:

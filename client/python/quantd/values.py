@@ -70,7 +70,17 @@ def number(field: str, value: Any) -> float:
   try:
     return _float(value)
   except (TypeError, ValueError, OverflowError):
-    raise Invalid.of(field, "a number in the range of fp32", shown(value)) from None
+    raise Invalid.of(
+      field, "a number in the range of fp32", shown(value)
+    ) from None
+
+
+def within(field: str, value: Any, low: float, high: float) -> float:
+  """Accepts a number in a range."""
+  found = number(field, value)
+  if not low <= found <= high:
+    raise Invalid.of(field, f"{low:g} to {high:g}", shown(value))
+  return found
 
 
 def numbers(field: str, values: Any) -> list[float]:

@@ -72,10 +72,6 @@ class TorchDType(Protocol):
 DType = Literal["f32", "f16", "bf16"] | np.dtype[Any] | type[Any] | TorchDType
 
 
-def _plain(name: str) -> str:
-  return name.lower()
-
-
 def _profile(name: str) -> str:
   """Converts MODELOPT_0_47_CUDA to "modelopt@0.47+cuda"."""
   parts = re.fullmatch(r"([A-Z_]+?)((?:_\d+)*)(_CUDA)?", name)
@@ -92,7 +88,7 @@ class Words:
 
   def __init__(self, enum: Any, prefix: str) -> None:
     """Makes words from a protobuf enum whose names begin with `prefix`."""
-    spell = _profile if prefix == "PROFILE_" else _plain
+    spell = _profile if prefix == "PROFILE_" else str.lower
     self._words = {
       number: spell(name[len(prefix) :])
       for name, number in enum.items()

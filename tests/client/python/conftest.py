@@ -90,3 +90,21 @@ def bf16(values):
   """Truncates fp32 to bf16; returns its bits, and its values as fp32."""
   bits = values.astype(np.float32).view(np.uint32) >> 16
   return bits.astype(np.uint16), (bits << 16).view(np.float32)
+
+
+def refused(field, call, *args, **keywords):
+  """Checks that a call refuses an argument, and returns the error."""
+  with pytest.raises(quantd.Invalid) as caught:
+    call(*args, **keywords)
+  error = caught.value
+  assert error.field == field, error
+  assert str(error).startswith(f"{field}: expected {error.expected}, got ")
+  return error
+
+
+def same(a, b):
+  """Checks that two tensors have the same parts."""
+  assert a.parts.keys() == b.parts.keys()
+  for kind, part in a.parts.items():
+    assert part.spec == b.parts[kind].spec, kind
+    assert part.data.tobytes() == b.parts[kind].data.tobytes(), kind

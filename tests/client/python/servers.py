@@ -57,10 +57,14 @@ def detail(reason, code=grpc.StatusCode.RESOURCE_EXHAUSTED, **fields):
 
 
 class Scripted:
-  """A server that answers each call with its next function of (request, context)."""
+  """A server that answers each call with its next function of (request, context).
 
-  def __init__(self, *answers):
+  With `stream` it answers only Stream, and requests are iterators of messages.
+  """
+
+  def __init__(self, *answers, stream=False):
     self.answers = list(answers)
+    self.stream = stream
     self.calls = []
     self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
     self._server.add_generic_rpc_handlers((self,))
@@ -68,14 +72,17 @@ class Scripted:
     self._server.start()
 
   def service(self, call):
-    if not call.method.startswith("/quantd."):
+    served = "/quantd.v1.Quantd/Stream" if self.stream else "/quantd."
+    if not call.method.startswith(served):
       return None  # the C++ client asks for the health of several servers
+
     def answer(request, context):
       metadata = dict(context.invocation_metadata())
       self.calls.append((time.monotonic(), call.method, metadata))
       script = self.answers
       return (script.pop(0) if len(script) > 1 else script[0])(request, context)
-    return grpc.unary_unary_rpc_method_handler(answer)
+    return (grpc.stream_stream_rpc_method_handler(answer) if self.stream
+            else grpc.unary_unary_rpc_method_handler(answer))
 
   def stop(self):
     self._server.stop(0).wait()
@@ -99,8 +106,8 @@ def info(request, context):
 
 
 @contextlib.contextmanager
-def scripted(*answers):
-  server = Scripted(*answers)
+def scripted(*answers, stream=False):
+  server = Scripted(*answers, stream=stream)
   try:
     yield server
   finally:

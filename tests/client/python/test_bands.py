@@ -70,24 +70,6 @@ def test_streams_of_every_option(plain, connect, server, x, monkeypatch):
   assert np.array_equal(q.dequantize(t, rotated=True), plain.dequantize(t, rotated=True))
 
 
-def test_chunks_cut_anywhere(connect, server, x, monkeypatch):
-  q = connect(server, stream_from=0)
-  if q.engine != "grpc":
-    pytest.skip("the chunk size of the C++ client is fixed")
-  from quantd.engines import streams
-  expected = None
-  for size in (1, 7, 4096, 1 << 24):
-    monkeypatch.setattr(streams, "CHUNK", size)
-    rows = x[:2] if size < 100 else x
-    got = q.quantize(rows, "nvfp4", given_amax=8.0)
-    if rows is x:
-      expected = expected or got
-      same(got, expected)
-    else:
-      assert np.array_equal(got.rowwise.codes, q.quantize(
-          x, "nvfp4", given_amax=8.0).rowwise.codes[:2])
-
-
 def test_calls_above_the_servers_message_limit_stream(engine, large):
   import servers
   with servers.Process("--max-request-bytes", "64KiB") as small:
@@ -107,7 +89,7 @@ def test_calls_above_the_largest_message_stream(server, x, monkeypatch):
   header = pb.ApplyRhtRequest(
       tensor=pb.Tensor(dtype=pb.DTYPE_BF16, shape=(96, 320)),
       options=pb.ApplyRhtOptions(output=pb.DTYPE_F32, rht=pb.Rht())).SerializeToString()
-  ask = ("ApplyRht", header, [x.view(np.uint16)], {}, None, None)
+  ask = ("ApplyRht", header, [x.view(np.uint16)], {})
   expected = grpc_engine.Engine(Settings(server)).call(*ask)
   assert not expected.streamed and expected.parts[0].nbytes == 2 * x.nbytes
   for name, size in (("_LARGEST_REPLY", 8 * x.nbytes), ("_LARGEST_PAYLOAD", x.nbytes)):
@@ -135,40 +117,3 @@ def test_results_over_the_input(connect, server, plain, large, settings):
   expected = plain.quantize(large, "nvfp4", given_amax=300.0)
   q.quantize(x, "nvfp4", given_amax=300.0, out={"rowwise_data": codes})
   assert np.array_equal(codes, expected.rowwise.codes)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_non_finite_amax_prevents_bands(connect, server, plain, large, value):
-  """The call is not cut, because no request can state this amax."""
-  x = large.copy()
-  x[700, 5] = value
-  q = connect(server, band_bytes=1 << 20)
-  for name, keywords in (("nvfp4", {"usage": "both"}), ("fp8_e4m3", {}),
-                         ("mxfp8_e4m3", {}), ("nvfp4", {"given_amax": 9.0})):
-    keywords = {**keywords, "non_finite": "propagate"}
-    told = []
-    got = q.quantize(x, name, progress=lambda *at: told.append(at), **keywords)
-    same(got, plain.quantize(x, name, **keywords))
-    assert (got.bands > 1) == (name == "mxfp8_e4m3" or "given_amax" in keywords)
-    assert told[-1] == (x.nbytes, x.nbytes)
-  with pytest.raises(quantd.Invalid, match="^rows 512 to 767: ") as caught:
-    q.quantize(x, "mxfp8_e4m3", non_finite="reject")
-  with pytest.raises(quantd.Invalid) as alone:
-    plain.quantize(x, "mxfp8_e4m3", non_finite="reject")
-  assert caught.value.field == alone.value.field
-
-
-# --- bad values ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("settings, field", [
-    ({"band_bytes": v}, "band_bytes")
-    for v in (1, 262143, -1, 1.5, "4MiB", True, None, 2**63, 10**5000)
-] + [
-    ({"stream_from": v}, "stream_from")
-    for v in (-1, 1.5, "0", True, 2**63, 10**5000)
-])
-def test_settings_of_bands(server, engine, settings, field):
-  with pytest.raises(quantd.Invalid) as caught:
-    quantd.connect(server, engine=engine, **settings)
-  assert caught.value.field == field and caught.value.expected

@@ -6,6 +6,7 @@ import time
 
 import pytest
 import servers
+from conftest import refused
 from relay import relayed
 
 import quantd
@@ -105,10 +106,8 @@ def test_the_server_logs_the_trace(connect, engine, large, x):
     PARENT.replace("a", "ä"), PARENT.replace("0", "٠")])
 def test_invalid_traces(q, x, value):
   for call in calls(q, x, q.quantize(x)).values():
-    with pytest.raises(quantd.Invalid) as caught:
-      call(traceparent=value)
-    assert caught.value.field == "traceparent"
-    assert "W3C Trace Context" in caught.value.expected
+    error = refused("traceparent", call, traceparent=value)
+    assert "W3C Trace Context" in error.expected
 
 
 def test_traces_of_later_versions(connect, server, q, x):
@@ -122,7 +121,4 @@ def test_traces_of_later_versions(connect, server, q, x):
     "", "High", "urgent", "low ", None, 1, True, b"low", ["low"], "low\n"])
 def test_invalid_priorities(q, x, value):
   for call in calls(q, x, q.quantize(x)).values():
-    with pytest.raises(quantd.Invalid) as caught:
-      call(priority=value)
-    assert caught.value.field == "priority"
-    assert caught.value.expected == "high or normal or low"
+    assert refused("priority", call, priority=value).expected == "high or normal or low"

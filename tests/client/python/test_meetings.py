@@ -1,8 +1,6 @@
 """Tests of bands that share one amax and are sent once each, with the native engine."""
 
 import itertools
-import signal
-import threading
 import time
 
 import grpc
@@ -128,58 +126,3 @@ def test_invalid_maxima(connect, server, plain, large, how):
       q.quantize(large, "nvfp4", timeout=20)
     assert caught.value.code == "INTERNAL" and caught.value.message.startswith("rows ")
     assert time.monotonic() - begin < 10
-
-
-def stalled(when):
-  """A stream function in which one stream stalls, so that the others wait for it."""
-  mine = first(1)
-
-  def stream(messages, context, real):
-    stalls = mine()
-    if stalls and when == "before its maxima":
-      list(messages if context.is_active() else ())
-    replies = iter(real(messages)) if not stalls or when != "before its maxima" else ()
-    for i, reply in enumerate(replies):
-      yield reply
-      if stalls and i == 0:
-        break
-    while stalls and context.is_active():
-      time.sleep(0.01)
-  return stream
-
-
-@pytest.fixture
-def no_threads_left():
-  before = threading.active_count()
-  yield
-  begin = time.monotonic()
-  while threading.active_count() > before and time.monotonic() - begin < 5:
-    time.sleep(0.01)
-  assert threading.active_count() <= before
-
-
-@pytest.mark.parametrize("when", ["before its maxima", "behind its maxima"])
-def test_a_band_that_stalls(connect, server, large, when, no_threads_left):
-  for how in ("deadline", "cancel", "close", "interrupt"):
-    with relayed(server, stream=stalled(when)) as relay:
-      q = connect(relay.address, **BANDS)
-      begin = time.monotonic()
-      if how == "deadline":
-        with pytest.raises(quantd.DeadlineExceeded, match="within 700 ms|before the deadline"):
-          q.quantize(large, "nvfp4", timeout=0.7)
-      elif how == "cancel":
-        stop = quantd.Cancellation()
-        threading.Timer(0.5, stop.cancel).start()
-        with pytest.raises(quantd.Cancelled, match="by the caller"):
-          q.quantize(large, "nvfp4", cancel=stop)
-      elif how == "close":
-        threading.Timer(0.5, q.close).start()
-        with pytest.raises(quantd.Cancelled, match="connection was closed"):
-          q.quantize(large, "nvfp4")
-      else:
-        main = threading.main_thread().ident
-        threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt):
-          q.quantize(large, "nvfp4")
-      assert time.monotonic() - begin < 5
-      q.close()

@@ -1,5 +1,6 @@
 """Tests of the native engine's memory, locks and ownership."""
 
+import dataclasses
 import gc
 import importlib.util
 import threading
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 
 import quantd
+from conftest import same
 from quantd import quantd_pb2 as pb
-from quantd.engines.engine import Cancellation, Settings
+from quantd.engines.engine import Settings
 from servers import scripted
 from test_arguments import over_inputs
 
@@ -57,29 +59,14 @@ def slow(seconds):
   return answer
 
 
-def ask(engine, timeout=None, cancel=None):
-  return engine.call("GetServerInfo", b"", [], {}, timeout, cancel)
-
-
-def test_large_call_into_buffers(native):
-  rows, cols = 1024, 2048
-  x = bits(rows, cols)
-  into = {
-      CODES: np.ones(rows * cols // 2, np.uint8),
-      SCALES: np.ones(rows * cols // 16, np.uint8),
-      AMAX: np.ones(4, np.uint8),
-  }
-  reply = native.call("Quantize", header(rows, cols), [x], into, None, None)
-  plain = native.call("Quantize", header(rows, cols), [x], {}, None, None)
-  assert all(part.obj is into[kind]
-             for part, kind in zip(reply.parts, (CODES, SCALES, AMAX)))
-  assert [bytes(p) for p in reply.parts] == [bytes(p) for p in plain.parts]
+def ask(engine):
+  return engine.call("GetServerInfo", b"", [], {})
 
 
 def test_parts_outlive_engine_and_input(server):
   engine = make(server)
   x = bits(256, 512)
-  reply = engine.call("Quantize", header(256, 512), [x], {}, None, None)
+  reply = engine.call("Quantize", header(256, 512), [x], {})
   codes = np.frombuffer(reply.parts[0], np.uint8)
   part = reply.parts[1]
   said = [bytes(p) for p in reply.parts]
@@ -99,13 +86,13 @@ def test_buffers_are_released(native):
   """Borrowed buffers are released, whether a call succeeds or fails."""
   data = bytearray(bits(16, 64).tobytes())
   codes = bytearray(16 * 32)
-  native.call("Quantize", header(16, 64), [data], {CODES: codes}, None, None)
+  native.call("Quantize", header(16, 64), [data], {CODES: codes})
   data.extend(b"ab")
   codes.extend(b"a")
   with pytest.raises(quantd.Invalid):
-    native.call("Quantize", header(16, 64), [data], {CODES: codes}, None, None)
+    native.call("Quantize", header(16, 64), [data], {CODES: codes})
   with pytest.raises(BufferError):
-    native.call("Quantize", header(16, 64), [data], {CODES: b"x"}, None, None)
+    native.call("Quantize", header(16, 64), [data], {CODES: b"x"})
   data.extend(b"ab")
   codes.extend(b"a")
 
@@ -113,32 +100,24 @@ def test_buffers_are_released(native):
 def test_invalid_buffers_are_refused(native):
   for wrong in (None, 7, "text"):
     with pytest.raises(TypeError):
-      native.call("Quantize", header(16, 64), [wrong], {}, None, None)
+      native.call("Quantize", header(16, 64), [wrong], {})
   strided = bits(16, 128)[:, ::2]
   with pytest.raises((BufferError, ValueError)):
-    native.call("Quantize", header(16, 64), [strided], {}, None, None)
+    native.call("Quantize", header(16, 64), [strided], {})
   with pytest.raises(quantd.Invalid) as error:
-    native.call("Quantize", b"\xff\xff", [], {}, None, None)
+    native.call("Quantize", b"\xff\xff", [], {})
   assert error.value.code == "INVALID_ARGUMENT"
   with pytest.raises(ValueError):
-    native.call("NoSuchMethod", b"", [], {}, None, None)
+    native.call("NoSuchMethod", b"", [], {})
   with pytest.raises(quantd.Invalid, match="into"):
     native.call("Quantize", header(16, 64), [bits(16, 64)],
-                {CODES: bytearray(3)}, None, None)
-
-
-def test_several_buffers_are_one_payload(native):
-  x = bits(64, 512)
-  whole = native.call("Quantize", header(64, 512), [x], {}, None, None)
-  cuts = [x[:1], x[1:1], x[1:60], x[60:]]
-  cut = native.call("Quantize", header(64, 512), cuts, {}, None, None)
-  assert [bytes(p) for p in whole.parts] == [bytes(p) for p in cut.parts]
+                {CODES: bytearray(3)})
 
 
 def test_decodes_from_one_buffer_or_three(native):
   x = bits(64, 512)
   parts = [bytes(p) for p in native.call(
-      "Quantize", header(64, 512), [x], {}, None, None).parts]
+      "Quantize", header(64, 512), [x], {}).parts]
   message = pb.DequantizeRequest(
       tensor=pb.Tensor(shape=[64, 512]),
       options=pb.DequantizeOptions(
@@ -146,7 +125,7 @@ def test_decodes_from_one_buffer_or_three(native):
           output=pb.DTYPE_F32)).SerializeToString()
   joined = b"".join(parts)
   cuts = [parts, [joined], [joined[:100], joined[100:]]]
-  read = [native.call("Dequantize", message, c, {}, None, None) for c in cuts]
+  read = [native.call("Dequantize", message, c, {}) for c in cuts]
   values = [bytes(r.parts[0]) for r in read]
   assert values[0] == values[1] == values[2]
   error = np.abs(np.frombuffer(values[0], np.float32).reshape(64, 512) -
@@ -168,42 +147,18 @@ def test_lock_of_the_interpreter_is_free_during_a_call():
     engine.close()
 
 
-def test_cancellation_and_deadlines():
-  with scripted(slow(20)) as server:
-    engine = make(server.address)
-    stop = Cancellation()
-    threading.Timer(0.2, stop.cancel).start()
-    start = time.monotonic()
-    with pytest.raises(quantd.Cancelled):
-      ask(engine, cancel=stop)
-    with pytest.raises(quantd.Cancelled):
-      ask(engine, cancel=stop)
-    for timeout in (0.2, 0.0, -1.0):
-      with pytest.raises(quantd.DeadlineExceeded):
-        ask(engine, timeout=timeout)
-    assert time.monotonic() - start < 5
-    engine.close()
-
-
-def test_local_devices(native):
+def test_local_devices(server, x):
   """Local devices give the same bytes as a server."""
-  local = make("local")
-  x = bits(128, 256)
-  message = header(128, 256, usage=pb.USAGE_BOTH, statistics=True)
-  here = local.call("Quantize", message, [x], {}, None, None)
-  there = native.call("Quantize", message, [x], {}, None, None)
-  assert [bytes(p) for p in here.parts] == [bytes(p) for p in there.parts]
-  ours = pb.QuantizeReply.FromString(here.header)
-  theirs = pb.QuantizeReply.FromString(there.header)
-  assert ours.tensors == theirs.tensors and ours.options == theirs.options
-  assert ours.tensor == theirs.tensor
-  assert ours.report.rowwise == theirs.report.rowwise
-  info = pb.GetServerInfoReply.FromString(ask(local).header)
-  assert [device.kind for device in info.devices] == ["cpu"]
+  options = {"usage": "both", "statistics": True}
+  with (quantd.connect("local", engine="native") as here,
+        quantd.connect(server, engine="native") as there):
+    ours, theirs = (q.quantize(x, "nvfp4", **options) for q in (here, there))
+    same(ours, theirs)
+    assert ours.stats == theirs.stats and ours.options == theirs.options
+    assert [device.kind for device in here.info().devices] == ["cpu"]
   with pytest.raises(quantd.Error) as error:
-    make("local:cuda:77")
+    quantd.connect("local:cuda:77", engine="native")
   assert error.value.code in ("NOT_FOUND", "UNIMPLEMENTED")
-  local.close()
 
 
 def test_local_devices_may_write_over_their_input():
@@ -223,23 +178,11 @@ def test_an_interrupted_call_keeps_its_input():
   assert np.array_equal(kept, np.arange(32))
 
 
-def test_messages_equal_those_of_the_pure_engine(server, native):
-  """Both engines exchange the same messages."""
-  from quantd.engines.grpc_engine import Engine
-  pure = Engine(Settings(server))
-  for method, message, kind, payload in (
-      ("DescribeQuantize", header(64, 64), pb.DescribeQuantizeReply, []),
-      ("GetServerInfo", b"", pb.GetServerInfoReply, []),
-      ("Quantize", header(64, 64), pb.QuantizeReply, [bits(64, 64)])):
-    read = [kind.FromString(engine.call(
-        method, message, payload, {}, None, None).header)
-            for engine in (native, pure)]
-    for reply in read:
-      reply.ClearField("request_id") if hasattr(reply, "request_id") else None
-      for device in getattr(reply, "devices", ()):
-        # Ignores counters that grow with each call.
-        for field in ("jobs", "memory_high_water_bytes", "rht_cache_hits",
-                      "rht_cache_misses", "rht_launches"):
-          device.ClearField(field)
-    assert read[0] == read[1]
-  pure.close()
+def test_answers_equal_those_of_the_pure_engine(server, x):
+  answers = []
+  for engine in ("native", "grpc"):
+    with quantd.connect(server, engine=engine) as q:
+      info = dataclasses.replace(q.info(), devices=())  # they count calls
+      t = q.quantize(x, "nvfp4", usage="both", statistics=True)
+      answers.append((info, q.plan(x.shape, "nvfp4"), t.options, t.report))
+  assert answers[0] == answers[1]

@@ -24,8 +24,8 @@ from quantd.engines.engine import Settings
 from quantd.engines.native_engine import Engine
 # A shell ignores SIGINT in background processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-def ask(engine, timeout=None):
-  reply = engine.call("GetServerInfo", b"", [], {}, timeout, None)
+def ask(engine):
+  reply = engine.call("GetServerInfo", b"", [], {})
   return pb.GetServerInfoReply.FromString(reply.header).version
 def say(*words):
   print(*words, flush=True)
@@ -56,26 +56,6 @@ class Script:
     return out.split("\n")[:-1]
 
 
-POOL = """
-import multiprocessing
-q = quantd.connect(sys.argv[1], engine="native")
-def version(_):
-  return q.info().version
-if __name__ == "__main__":
-  say(q.info().version != "")
-  with multiprocessing.get_context("fork").Pool(2) as pool:
-    try:
-      pool.map(version, range(4))
-    except quantd.Forked as error:
-      say(type(error).__name__)
-"""
-
-
-def test_pool_of_forked_processes(server):
-  """A worker returns the error, and the pool ends."""
-  assert Script(POOL, server).end() == ["True", "Forked"]
-
-
 HANDLER = """
 seen = []
 signal.signal(signal.SIGINT, lambda *_: seen.append("seen"))
@@ -102,25 +82,6 @@ def test_interrupt_that_is_handled_or_ignored():
     assert len(server.calls) == 3
 
 
-TERMINATE = """
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-engine = Engine(Settings(sys.argv[1]))
-say("ready")
-ask(engine)
-"""
-
-
-def test_terminate_with_a_handler():
-  with scripted(slow(20)) as server:
-    script = Script(TERMINATE, server.address)
-    assert script.line() == "ready"
-    time.sleep(0.7)
-    start = time.monotonic()
-    script.process.send_signal(signal.SIGTERM)
-    script.end()
-    assert time.monotonic() - start < 5
-
-
 DAEMON = """
 engine = Engine(Settings(sys.argv[1]))
 for _ in range(4):
@@ -137,7 +98,7 @@ def test_exit_amid_calls_of_daemon_threads():
 
 LEAK = """
 import numpy as np
-from quantd.engines.engine import Cancellation
+from quantd.engines.engine import Cancellation, How
 engine, calls = Engine(Settings(sys.argv[1])), int(sys.argv[2])
 def header(cols):
   return pb.QuantizeRequest(
@@ -149,12 +110,12 @@ short, stop = x[:1], Cancellation()
 into = {pb.TENSOR_KIND_ROWWISE_DATA: codes}
 def some(count):
   for _ in range(count // 5):
-    engine.call("Quantize", good, [x], {}, None, None)
-    engine.call("Quantize", good, [x], into, 5.0, stop)
-    engine.call("Quantize", good, [x[:8], x[8:]], {}, None, None)
+    engine.call("Quantize", good, [x], {})
+    engine.call("Quantize", good, [x], into, How(5.0, stop))
+    engine.call("Quantize", good, [x[:8], x[8:]], {})
     for message, payload in ((refused, x), (good, short)):
       try:
-        engine.call("Quantize", message, [payload], {}, None, None)
+        engine.call("Quantize", message, [payload], {})
         say("no error")
       except quantd.Invalid:
         pass
@@ -196,7 +157,7 @@ for turn in range(3):
   before = memory("VmRSS")
   with open("/proc/self/clear_refs", "w") as peaks:
     peaks.write("5")
-  engine.call("Quantize", message, [x], into, None, None)
+  engine.call("Quantize", message, [x], into)
 say(memory("VmHWM") - before, memory("VmRSS") - before)
 """
 

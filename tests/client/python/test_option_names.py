@@ -32,8 +32,6 @@ FLAGS = {
   "history.amax": None, "history.rule": None, "history.margin": None,
   "splits.partial": None,
 }
-OLDER = {"--amax-estimation-scale": "--estimate", "--amax": "--plain-amax",
-         "--given-amax-rowwise": "--rowwise-amax"}
 
 
 def fields(message=pb.QuantizeOptions.DESCRIPTOR, above=""):
@@ -55,14 +53,3 @@ def test_options_have_the_same_name_everywhere():
     assert flag is None or flag in flags, path
   known = set(fields())
   assert known >= set(KEYWORDS) | set(FLAGS)
-
-
-def test_older_names_do_the_same():
-  def plan(*words):
-    return subprocess.run(
-      [os.environ["QUANTCTL"], "plan", "--shape", "64,64", *words],
-      check=True, capture_output=True, encoding="utf-8").stdout
-  for new, old in OLDER.items():
-    words = [] if new == "--amax" else ["2"]
-    more = ["--rht", "rowwise"] if "estimation" in new else []
-    assert plan(new, *words, *more) == plan(old, *words, *more)

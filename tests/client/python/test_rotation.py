@@ -3,7 +3,6 @@
 
 import json
 import pathlib
-import threading
 
 import numpy as np
 import pytest
@@ -159,40 +158,19 @@ def test_seeds(q, x):
     ("nvfp4", {"row_scaled": True, "columnwise": False})])
 def test_amax_reduction(q, x, name, keywords):
   """Shards quantized with a reduced amax have the bytes of the whole tensor."""
-  shards = [x[:32], x[32:] * 5]
-  found, lock, barrier = [], threading.Lock(), threading.Barrier(2)
-  if "row_scaled" in keywords:
-    def reduce(amaxes):
-      return amaxes
-  else:
-    def reduce(amaxes):
-      with lock:
-        found.append(amaxes)
-      barrier.wait(10)
-      return np.maximum(found[0], found[1])
+  shards, found = [x[:32], x[32:] * 5], []
 
-  made = [None, None]
-
-  def work(i):
+  def made(reduce):
     quantizer = quantd.Quantizer(q, name, amax_reduction=reduce, **keywords)
-    made[i] = quantizer(shards[i])
+    return [quantizer(shard) for shard in shards]
 
-  threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
-  for thread in threads:
-    thread.start()
-  for thread in threads:
-    thread.join()
+  def seen(amaxes):
+    found.append(amaxes)
+    return amaxes
+
+  tensors = made(seen)
+  if "row_scaled" not in keywords:
+    tensors = made(lambda amaxes: np.maximum(*found))
   whole = quantd.Quantizer(q, name, **keywords)(np.concatenate(shards))
-  codes = np.concatenate([t.rowwise.codes.view(np.uint8) for t in made])
+  codes = np.concatenate([t.rowwise.codes.view(np.uint8) for t in tensors])
   assert np.array_equal(codes, whole.rowwise.codes.view(np.uint8))
-
-
-def test_delayed_scaling_and_groups(q, x):
-  quantizer = quantd.Quantizer(q, "fp8_e4m3")
-  quantizer.set_delayed_scaling(2.0, [1.0, 2.0])
-  t = quantizer(x)
-  assert {"amax_history", "next_scale"} <= set(t.parts)
-  quantizer.set_delayed_scaling(float(t.part("next_scale")[0]))
-  assert "next_scale" not in quantizer(x).parts
-  t = quantd.Quantizer(q).quantize_groups(x, [32, 64])
-  assert t.groups == 2 and t.group(1).shape == (64, 160)

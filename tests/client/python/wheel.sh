@@ -2,16 +2,15 @@
 # Tests the wheels of deploy/release.sh in fresh virtual environments, as users
 # install them. The pure wheel is also built from a source distribution.
 #
-#   wheel.sh [--server FILE] [--quantctl FILE] [--out DIRECTORY] [--full]
-#            [PYTHON...]
+#   wheel.sh [--server FILE] [--quantctl FILE] [PYTHON...]
 #
-# The programs are those of build/cpu by default. --out keeps the wheels in
-# DIRECTORY, which must not exist. QUANTD_OTHER_ARCHIVES names a directory that
-# client/python/native/archives.sh has filled before; filling it takes minutes.
+# The programs are those of build/cpu by default. QUANTD_OTHER_ARCHIVES names a
+# directory that client/python/native/archives.sh has filled before; filling it
+# takes minutes.
 #
-# All tests run with the native wheel. Without --full, two sets of tests are
-# reduced: those of the pure wheel, since the sources' own tests cover the pure
-# engine, and those of the native wheel beside PyTorch and JAX.
+# All tests run with the native wheel, and some with the pure wheel, since the
+# sources' own tests cover the pure engine. Beside PyTorch and JAX, only tests
+# that use them run.
 #
 # PYTHON: interpreters to test the native wheel with. The wheel is the same for all
 # from 3.11 on. Default: python3.11, python3.12 and python3.13, if installed. Exits
@@ -22,13 +21,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 
 server=$root/build/cpu/server/quantd quantctl=$root/build/cpu/client/quantctl
-out='' full='' pythons=()
+pythons=()
 while [ $# -gt 0 ]; do
   case $1 in
     --server) server=$2; shift 2 ;;
     --quantctl) quantctl=$2; shift 2 ;;
-    --out) out=$2; shift 2 ;;
-    --full) full=1; shift ;;
     *) pythons+=("$1"); shift ;;
   esac
 done
@@ -65,12 +62,8 @@ export QUANTD_OTHER_ARCHIVES=${QUANTD_OTHER_ARCHIVES:-$work/archives}
     "downloaded"
   exit 77
 }
-dist=${out:-$work/dist}
+dist=$work/dist
 "$root/deploy/release.sh" --only wheel --only pure "$dist"
-
-# some FILE...: prints FILE... as arguments of pytest. With --full it prints
-# nothing, which means all tests.
-some() { [ -n "$full" ] || printf '%s\n' "$@"; }
 
 # test_wheel PYTHON WHEEL ENGINE [FILE OF TESTS...]: installs a wheel and runs
 # tests.
@@ -84,15 +77,6 @@ test_wheel() {
     fail "$(basename "$wheel") does not have the engine $engine"
   "$venv/bin/python" "$here/run.py" --installed --server "$server" \
     --quantctl "$quantctl" "$@"
-  # The least of five measurements of the time that importing quantd adds to
-  # numpy's and grpc's.
-  local import='import time; start = time.perf_counter(); import quantd
-if quantd.engine == "native": import quantd.engines.native_engine
-print(round((time.perf_counter() - start) * 1000))'
-  for _ in 1 2 3 4 5; do
-    "$venv/bin/python" -c "import grpc, numpy; $import"
-  done | sort -n | head -1 | sed "s/.*/$(basename "$wheel"): imported in & ms \
-beyond grpc and numpy/"
 }
 
 # check_native WHEEL: checks that its module only needs the system's C and C++
@@ -133,8 +117,8 @@ done
 for python in "${pythons[@]}"; do
   test_wheel "$python" "$native" native
 done
-mapfile -t files < <(some "$here"/test_{bytes,connections,tensors,bands}.py)
-test_wheel "${pythons[0]}" "$work"/source/*-py3-none-any.whl grpc "${files[@]}"
+test_wheel "${pythons[0]}" "$work"/source/*-py3-none-any.whl grpc \
+  "$here"/test_{bytes,failures,tensors,bands}.py
 
 # The reference pages, types, style, and tests that need other libraries.
 "$work/tools/bin/pip" install -q pdoc numpy grpcio protobuf mypy ruff \
@@ -146,16 +130,13 @@ PYTHON=$work/tools/bin/python "$here/docs.sh" "$work/docs" || [ $? = 77 ]
 # With PyTorch and JAX, the same tests also use their arrays. They show that
 # three copies of the same libraries work in one process.
 libraries=$root/build/pipelines/bin/python
-wheel=''
-! "$libraries" -c 'import jax, torch' 2>/dev/null || wheel=$native
-if [ -n "$wheel" ]; then
-  "$libraries" -m pip install -q --no-deps --target "$work/beside" "$wheel" \
+if "$libraries" -c 'import jax, torch' 2>/dev/null; then
+  "$libraries" -m pip install -q --no-deps --target "$work/beside" "$native" \
     nanobind-backend
-  # shellcheck disable=SC2046
   # The tests of arguments run programs, which a --target folder does not put
   # into PATH.
-  mapfile -t files < <(some $(grep -lE '\b(torch|jax)\b' "$here"/test_*.py |
-    grep -v test_arguments))
+  mapfile -t files < <(grep -lE '\b(torch|jax)\b' "$here"/test_*.py |
+    grep -v test_arguments)
   PYTHONPATH=$work/beside "$libraries" "$here/run.py" --installed \
     --server "$server" --quantctl "$quantctl" "${files[@]}"
 else

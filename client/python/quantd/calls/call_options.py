@@ -3,15 +3,13 @@
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypedDict
-
-import numpy as np
+from typing import Any, TypedDict
 
 from quantd.calls.progress import Wanted
-from quantd.engines.engine import Cancellation
+from quantd.engines.engine import Cancellation, How
 from quantd.errors import Invalid
 from quantd.options import QuantizeKeywords, refuse_unknown
-from quantd.values import shown
+from quantd.values import number, shown
 from quantd.words import PRIORITIES, Priority, Side
 
 # The longest timeout of a call, in seconds.
@@ -61,16 +59,6 @@ class DecodeKeywords(CallOptions, total=False):
   rotated: bool
 
 
-class Checked(NamedTuple):
-  """The options of a call, checked and in the types that engines expect."""
-
-  timeout: float | None
-  cancel: Cancellation | None
-  progress: Any
-  traceparent: str | None
-  priority: str
-
-
 def split(
   function: str, keywords: QuantizeCall
 ) -> tuple[CallOptions, QuantizeKeywords]:
@@ -83,17 +71,16 @@ def split(
   return call, asked
 
 
-def checked(function: str, call: CallOptions) -> Checked:
-  """Checks the options of a call."""
+def checked(function: str, call: CallOptions) -> How:
+  """Checks the options of a call, except for `progress`, which is left out."""
   refuse_unknown(function, call, CallOptions)
   timeout = call.get("timeout")
   if timeout is not None:
-    if not _is_time(timeout):
-      raise Invalid.of(
-        "timeout", "seconds above 0, up to a year", shown(timeout)
-      )
     # In numpy's fp32, a deadline would be minutes off.
-    timeout = float(timeout)
+    timeout = number("timeout", timeout)
+    if not 0 < timeout <= YEAR:
+      expected = "seconds above 0, up to a year"
+      raise Invalid.of("timeout", expected, shown(timeout))
   cancel = call.get("cancel")
   check_cancel(cancel)
   trace = call.get("traceparent")
@@ -105,7 +92,7 @@ def checked(function: str, call: CallOptions) -> Checked:
   priority = call.get("priority", "normal")
   if not isinstance(priority, str) or priority not in PRIORITIES:
     raise Invalid.of("priority", " or ".join(PRIORITIES), shown(priority))
-  return Checked(timeout, cancel, call.get("progress", False), trace, priority)
+  return How(timeout, cancel, None, trace, priority)
 
 
 def _current_trace(modules: Mapping[str, Any]) -> str | None:
@@ -117,12 +104,6 @@ def _current_trace(modules: Mapping[str, Any]) -> str | None:
   if not span.is_valid:
     return None
   return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
-
-
-def _is_time(value: Any) -> bool:
-  if not isinstance(value, (int, float, np.number)) or isinstance(value, bool):
-    return False
-  return bool(0 < value <= YEAR)
 
 
 def check_cancel(cancel: Any) -> None:

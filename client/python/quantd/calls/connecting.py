@@ -9,9 +9,7 @@ from quantd.calls.call_options import YEAR
 from quantd.calls.connection import Connection
 from quantd.engines.engine import LEAST_BAND, Retry, Settings, Tls
 from quantd.errors import Invalid
-from quantd.values import shown
-
-__all__ = ["connect"]
+from quantd.values import shown, whole, within
 
 # The largest size in bytes.
 _MOST = 2**63 - 1
@@ -98,34 +96,30 @@ def connect(
   _check("token", text, "text", type(token))
   retry = Retry() if retry is None else retry
   _check("retry", isinstance(retry, Retry), "a quantd.Retry", retry)
+  band_bytes = whole("band_bytes", band_bytes, 0, _MOST)
+  legal = band_bytes == 0 or band_bytes >= LEAST_BAND
+  _check("band_bytes", legal, f"0 or at least {LEAST_BAND} bytes", band_bytes)
+  if stream_from is not None:
+    stream_from = whole("stream_from", stream_from, 0, _MOST)
+  first = within("retry.initial_backoff", retry.initial_backoff, 0.001, 3600)
   settings = Settings(
     target=target,
     tls=_tls(tls),
     token=token,
     token_file=_path("token_file", token_file),
+    deadline=within("deadline", deadline, 0.001, YEAR),
+    channels=whole("channels", channels, 1, 64),
     retry=Retry(
-      max_attempts=_number(
-        "retry.max_attempts", retry.max_attempts, 1, 1000, int
-      ),
-      initial_backoff=_number(
-        "retry.initial_backoff", retry.initial_backoff, 0.001, 3600
-      ),
-      max_backoff=_number(
-        "retry.max_backoff", retry.max_backoff, retry.initial_backoff, 3600
-      ),
-      multiplier=_number("retry.multiplier", retry.multiplier, 1, 100),
+      whole("retry.max_attempts", retry.max_attempts, 1, 1000),
+      first,
+      within("retry.max_backoff", retry.max_backoff, first, 3600),
+      within("retry.multiplier", retry.multiplier, 1, 100),
     ),
+    dead_peer_timeout=within("dead_peer_timeout", dead_peer_timeout, 0.1, 3600),
     memory_socket=_path("memory_socket", memory_socket),
-    band_bytes=_band_bytes(band_bytes),
-    deadline=_number("deadline", deadline, 0.001, YEAR),
-    channels=_number("channels", channels, 1, 64, int),
-    dead_peer_timeout=_number(
-      "dead_peer_timeout", dead_peer_timeout, 0.1, 3600
-    ),
-    busy_poll=_number("busy_poll", busy_poll, 0, 0.1),
-    stream_from=None
-    if stream_from is None
-    else _number("stream_from", stream_from, 0, _MOST, int),
+    busy_poll=within("busy_poll", busy_poll, 0, 0.1),
+    band_bytes=band_bytes,
+    stream_from=stream_from,
   )
   return Connection(settings, engine)
 
@@ -146,24 +140,6 @@ def _tls_of(environment: Mapping[str, str]) -> bool | Tls:
 def _check(field: str, good: bool, expected: str, got: Any) -> None:
   if not good:
     raise Invalid.of(field, expected, shown(got))
-
-
-def _number(
-  field: str, value: Any, low: float, high: float, kind: type = float
-) -> Any:
-  whole = kind is int
-  number = isinstance(value, int if whole else (int, float))
-  good = number and not isinstance(value, bool) and low <= value <= high
-  expected = f"{'a whole number from ' if whole else ''}{low:g} to {high:g}"
-  _check(field, good, expected, value)
-  return value
-
-
-def _band_bytes(value: Any) -> int:
-  whole = isinstance(value, int) and not isinstance(value, bool)
-  good = whole and (value == 0 or LEAST_BAND <= value <= _MOST)
-  _check("band_bytes", good, f"0 or at least {LEAST_BAND} bytes", value)
-  return int(value)
 
 
 def _path(field: str, path: Any) -> str | None:

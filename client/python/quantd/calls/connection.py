@@ -35,8 +35,6 @@ from quantd.words import (
   Sides,
 )
 
-__all__ = ["Connection"]
-
 A = TypeVar("A")
 
 
@@ -314,15 +312,11 @@ class Connection(Questions):
       columnwise_rht=turned[1],
       non_finite=words.NON_FINITES.parse("non_finite", non_finite),
       domain=words.AMAX_DOMAINS.parse("domain", domain),
+      rht=options.rht_message(False, False, rht_dimension, sign_mask)
+      if any(turned)
+      else None,
+      splits=options.splits_message(splits, partial_splits),
     )
-    if any(turned):
-      o.rht.CopyFrom(
-        options.rht_message(False, False, rht_dimension, sign_mask)
-      )
-    if splits is not None:
-      o.splits.CopyFrom(options.splits_message(splits, partial_splits))
-    elif flag("partial_splits", partial_splits):
-      raise Invalid.of("splits", "the rows of each group", "none")
     request = pb.RhtAmaxRequest(
       tensor=requests.stacked(sources, flatten_axis), options=o
     )

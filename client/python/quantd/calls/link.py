@@ -9,13 +9,7 @@ import numpy as np
 from quantd.calls.call_options import CallOptions, checked
 from quantd.calls.progress import inside, telling
 from quantd.engines import open_engine
-from quantd.engines.engine import (
-  Cancellation,
-  Engine,
-  Progress,
-  Reply,
-  Settings,
-)
+from quantd.engines.engine import Engine, Reply, Settings
 from quantd.errors import Invalid
 from quantd.tensors import arrays, device
 from quantd.tensors.device import DeviceBytes, settle
@@ -100,20 +94,16 @@ class Link:
     into: Mapping[int, Any],
     call: CallOptions,
   ) -> Reply:
-    timeout, cancel, progress, trace, priority = checked(method, call)
+    how = checked(method, call)
     if self._engine.takes_device:
       settle((*payload, *into.values()))
-
-    def answered(tell: Progress | None, stop: Cancellation | None) -> Reply:
-      return self._engine.call(
-        method, header, payload, into, timeout, stop, tell, trace, priority
-      )
-
+    progress = call.get("progress", False)
     if progress is False:
-      return answered(None, cancel)
+      return self._engine.call(method, header, payload, into, how)
     total = sum(buffer.nbytes for buffer in payload)
-    with telling(progress, total, method.lower(), cancel) as (tell, stop):
-      return answered(tell, stop)
+    with telling(progress, total, method.lower(), how.cancel) as (tell, stop):
+      how = how._replace(progress=tell, cancel=stop)
+      return self._engine.call(method, header, payload, into, how)
 
   def _values(
     self,
@@ -132,7 +122,9 @@ class Link:
     """
     kind, word, shape = part
     if out is not None and like is not None:
-      raise Invalid.of("like", "no library, because out= is returned", "a library")
+      raise Invalid.of(
+        "like", "no library, because out= is returned", "a library"
+      )
     header = request.SerializeToString()
     near = payload[0] if payload else None
     if isinstance(near, DeviceBytes) and out is None and like is None:

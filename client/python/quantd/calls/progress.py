@@ -1,7 +1,6 @@
 """Progress of a call, reported to a function or shown with tqdm."""
 
 import contextlib
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -48,8 +47,7 @@ def _bar(
     from tqdm.auto import tqdm
   except ImportError:
     warnings.warn(
-      "progress=True has no effect: tqdm is not installed",
-      stacklevel=_frames_of_package() + 1,
+      "progress=True has no effect: tqdm is not installed", stacklevel=2
     )
     return None, _nothing
   bar = tqdm(total=total, unit=unit, unit_scale=True, desc=title)
@@ -63,17 +61,6 @@ def _bar(
     last = done
 
   return tell, bar.close
-
-
-def _frames_of_package() -> int:
-  """Counts stack frames between here and the caller of the package."""
-  count, frame = 0, sys._getframe(1)
-  while frame.f_back is not None:
-    name = frame.f_globals.get("__name__", "")
-    if not name.startswith(("quantd.", "contextlib")):
-      break
-    count, frame = count + 1, frame.f_back
-  return count
 
 
 class _Report:

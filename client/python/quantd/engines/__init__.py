@@ -9,8 +9,6 @@ from quantd.engines.engine import Engine, Settings
 from quantd.errors import Invalid
 from quantd.values import shown
 
-__all__ = ["default_engine", "open_engine"]
-
 # Modules with a class Engine, which is constructed from Settings. The preferred
 # one comes first.
 _MODULES = {

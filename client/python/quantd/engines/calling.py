@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from quantd.engines.engine import Cancellation, Settings
+from quantd.engines.engine import How, Settings
 from quantd.engines.retry import (
   CANCELLED,
   DEADLINE,
@@ -55,22 +55,20 @@ def ask(method: str, message: bytes) -> "Attempt[bytes]":
 class Call:
   """A call with a deadline."""
 
-  def __init__(
-    self,
-    servers: Servers,
-    settings: Settings,
-    seconds: float,
-    metadata: Metadata,
-    cancel: Cancellation | None,
-  ) -> None:
-    """Starts the deadline. `metadata` is sent with each attempt."""
+  def __init__(self, servers: Servers, settings: Settings, how: How) -> None:
+    """Starts the deadline."""
     check_fork()
     self._servers = servers
     self._settings = settings
-    self._seconds = seconds
-    self._deadline = time.monotonic() + seconds
-    self._metadata = servers.metadata + metadata
-    self._cancel = cancel
+    self._seconds = settings.deadline if how.timeout is None else how.timeout
+    self._deadline = time.monotonic() + self._seconds
+    self._cancel = how.cancel
+    # Sent with each attempt.
+    self._metadata = list(servers.metadata)
+    if how.traceparent is not None:
+      self._metadata.append(("traceparent", how.traceparent))
+    if how.priority != "normal":
+      self._metadata.append(("quantd-priority", how.priority))
     self.attempts = 0
 
   def run(self, attempt: "Attempt[T]", size: int, metadata: Metadata) -> T:

@@ -109,6 +109,20 @@ class Cancellation:
     return lambda: None
 
 
+class How(NamedTuple):
+  """Options of a call that do not affect its result."""
+
+  timeout: float | None = None
+  cancel: Cancellation | None = None
+  progress: Progress | None = None
+  traceparent: str | None = None
+  priority: str = "normal"
+
+
+# A call with the connection's settings.
+PLAIN = How()
+
+
 @dataclass(frozen=True)
 class Tls:
   """How a connection is encrypted. Paths are PEM files, read when connecting.
@@ -151,19 +165,16 @@ class Retry:
 class Settings:
   """The settings of a connection, which are also its pickled form.
 
+  They are the arguments of `quantd.connect`, whose help describes those that are
+  not listed here.
+
   Attributes:
     target: "host:port", "unix:/path", or several separated by commas; with the
       native engine also "local", "local:cpu" or "local:cuda:N". A call goes to
       the server with the fewest bytes in flight. If that server is draining,
       busy or lost, the call goes to another one at once.
-    tls: TLS settings, or None for plain text.
-    token: A bearer token, or None.
-    token_file: A file with the token on one line, or None. Not with `token`.
     deadline: Limit in seconds for a call without its own timeout, including
       retries.
-    channels: Connections to each server. The pure engine ignores it and makes
-      one.
-    retry: When a failed call is sent again.
     dead_peer_timeout: Seconds after which a connection is dropped if the peer
       receives nothing.
     memory_socket: The --memory-socket of a server on this machine. Arrays of
@@ -211,11 +222,7 @@ class Engine(Protocol):
     header: bytes,
     payload: Sequence[Buffer],
     into: Into,
-    timeout: float | None,
-    cancel: Cancellation | None,
-    progress: Progress | None = None,
-    traceparent: str | None = None,
-    priority: str = "normal",
+    how: How = PLAIN,
   ) -> Reply:
     """Makes a call with its retries; in bands if the settings say so.
 
@@ -223,8 +230,8 @@ class Engine(Protocol):
     that form the payload together, one for each ref in the header if it has
     refs. They are not written to, and not accessed after the call. `into` has
     buffers of the exact size for parts, by kind. They may overlap the payload.
-    Their content is undefined after an error. `progress` must not raise, and
-    must not close the engine, which would wait for the call.
+    Their content is undefined after an error. `how.progress` must not raise,
+    and must not close the engine, which would wait for the call.
 
     Raises:
       quantd.Error: Made by `from_status`.

@@ -6,21 +6,13 @@ devices and several connections to a server.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from google.protobuf import message as message_module
 
 from quantd import quantd_pb2 as pb
 from quantd.engines import frames, streams
-from quantd.engines.calling import Call, Metadata, ask
-from quantd.engines.engine import (
-  Buffer,
-  Cancellation,
-  Into,
-  Progress,
-  Reply,
-  Settings,
-)
+from quantd.engines.calling import Call, ask
+from quantd.engines.engine import PLAIN, Buffer, How, Into, Reply, Settings
 from quantd.engines.retry import INTERNAL
 from quantd.engines.servers import Servers
 from quantd.errors import Invalid, TooLarge, Unimplemented, from_status
@@ -34,29 +26,15 @@ _LARGEST_REPLY = (1 << 31) - (10 << 20)
 # 4-bit codes. Groups with few rows may exceed it.
 _GROWTH = 8
 
-_REPLIES: dict[str, Any] = {
-  "Quantize": pb.QuantizeReply,
-  "Dequantize": pb.DequantizeReply,
-  "RhtAmax": pb.RhtAmaxReply,
-  "ApplyRht": pb.ApplyRhtReply,
-}
-
 
 def _check_pure(settings: Settings) -> None:
   """Raises Invalid for settings that only the native engine supports."""
+  local = settings.target.partition(":")[0] == "local"
   for field, asked, expected in (
-    (
-      "target",
-      settings.target.partition(":")[0] == "local",
-      "an address: local devices",
-    ),
-    (
-      "memory_socket",
-      settings.memory_socket is not None,
-      "none: shared memory",
-    ),
-    ("busy_poll", settings.busy_poll > 0, "0: polling for answers"),
-    ("band_bytes", settings.band_bytes > 0, "0: calls in bands"),
+    ("target", local, "an address: local devices are"),
+    ("memory_socket", settings.memory_socket, "none: shared memory is"),
+    ("busy_poll", settings.busy_poll, "0: polling for answers is"),
+    ("band_bytes", settings.band_bytes, "0: calls in bands are"),
   ):
     if asked:
       remedy = (
@@ -64,8 +42,7 @@ def _check_pure(settings: Settings) -> None:
         "QUANTD_NATIVE=1 pip install SOURCE"
       )
       got = str(getattr(settings, field))
-      verb = "are" if expected.endswith("s") else "is"
-      raise Invalid.of(field, f"{expected} {verb} {remedy}", got)
+      raise Invalid.of(field, f"{expected} {remedy}", got)
 
 
 class Engine:
@@ -90,16 +67,10 @@ class Engine:
     header: bytes,
     payload: Sequence[Buffer],
     into: Into,
-    timeout: float | None,
-    cancel: Cancellation | None,
-    progress: Progress | None = None,
-    traceparent: str | None = None,
-    priority: str = "normal",
+    how: How = PLAIN,
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
-    seconds = self._settings.deadline if timeout is None else timeout
-    metadata = _metadata(traceparent, priority)
-    call = Call(self._servers, self._settings, seconds, metadata, cancel)
+    call = Call(self._servers, self._settings, how)
     size = sum(memoryview(buffer).nbytes for buffer in payload)
 
     def by_stream() -> Reply:
@@ -123,8 +94,8 @@ class Engine:
         except Unimplemented:
           # The server has no streams, so the first error is the useful one.
           raise refused from None
-    if progress is not None:
-      progress(size, size)
+    if how.progress is not None:
+      how.progress(size, size)
     return reply
 
   def _must_stream(self, method: str, size: int) -> bool:
@@ -166,9 +137,10 @@ class Engine:
     streamed: bool,
   ) -> Reply:
     """Reads a reply. Its parts are views of the payload."""
-    kind = _REPLIES.get(method)
+    refs: Sequence[pb.TensorRef] = ()
     try:
-      refs = [] if kind is None else kind.FromString(header).tensors
+      if method in streams.NAMES:
+        refs = getattr(pb, f"{method}Reply").FromString(header).tensors
     except message_module.DecodeError as wrong:
       raise _not_ours(wrong, attempts) from None
     parts, end = [], 0
@@ -205,13 +177,3 @@ def _placed(part: memoryview, kind: int, into: Into) -> memoryview:
 def _not_ours(why: object, attempts: int) -> Exception:
   text = f"the reply is not a valid quantd.v1 message: {why}"
   return from_status(INTERNAL, text, attempts=attempts)
-
-
-def _metadata(traceparent: str | None, priority: str) -> Metadata:
-  """Returns the metadata of a call."""
-  found = []
-  if traceparent is not None:
-    found.append(("traceparent", traceparent))
-  if priority != "normal":
-    found.append(("quantd-priority", priority))
-  return found

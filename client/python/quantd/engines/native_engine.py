@@ -28,18 +28,9 @@ import numpy as np
 
 from quantd import _native
 from quantd.engines.address import load_tls, load_token, parse_target
-from quantd.engines.engine import (
-  Buffer,
-  Cancellation,
-  Into,
-  Progress,
-  Reply,
-  Settings,
-)
+from quantd.engines.engine import PLAIN, Buffer, How, Into, Reply, Settings
 from quantd.errors import Cancelled
 from quantd.tensors.device import DeviceBytes
-
-__all__ = ["Engine", "tune_allocator"]
 
 
 def tune_allocator() -> None:
@@ -100,11 +91,7 @@ class Engine:
     header: bytes,
     payload: Sequence[Buffer],
     into: Into,
-    timeout: float | None,
-    cancel: Cancellation | None,
-    progress: Progress | None = None,
-    traceparent: str | None = None,
-    priority: str = "normal",
+    how: How = PLAIN,
   ) -> Reply:
     """See `quantd.engines.engine.Engine.call`."""
     if into:
@@ -123,27 +110,27 @@ class Engine:
       there = {k: b for k, b in into.items() if isinstance(b, DeviceBytes)}
       targets = {k: _address(buffer) for k, buffer in into.items()}
     token = forget = None
-    if cancel is not None:
+    if how.cancel is not None:
       token = _native.Token()
-      forget = cancel.on_cancel(token.cancel)
+      forget = how.cancel.on_cancel(token.cancel)
     try:
-      head, parts, *how = self._native.call(
+      head, parts, *rest = self._native.call(
         method,
         header,
         sent,
         dict(targets),
-        timeout,
+        how.timeout,
         token,
-        progress,
-        traceparent,
-        priority,
+        how.progress,
+        how.traceparent,
+        how.priority,
       )
       # The C++ module represents a part in GPU memory by its kind number.
       parts = [there[p] if isinstance(p, int) else p for p in parts]
-      return Reply(head, parts, *how)
+      return Reply(head, parts, *rest)
     except Cancelled as error:
       # The C++ module does not report why a call was cancelled.
-      if self._closed and not (cancel is not None and cancel.cancelled):
+      if self._closed and not (how.cancel is not None and how.cancel.cancelled):
         error.say("the connection was closed")
       raise
     finally:

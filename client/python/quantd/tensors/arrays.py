@@ -5,7 +5,6 @@ ml_dtypes, PyTorch and JAX are used if they are installed.
 """
 
 import ctypes
-import functools
 import math
 import sys
 from typing import Any, NamedTuple
@@ -18,6 +17,9 @@ from quantd.tensors.device import DeviceBytes
 from quantd.tensors.dlpack import from_dlpack
 from quantd.tensors.elements import (
   Array,
+  check_buffer,
+  checked_word,
+  float_word,
   library_of,
   numpy_dtype,
   size_of,
@@ -97,40 +99,19 @@ def refuse_mask(x: Any, field: str) -> None:
 
 
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
-  word = _float_word(dtype)
-  if said is not None:
-    other = word not in (None, said) or dtype.itemsize != size_of(said)
-    if other or dtype.kind == "O":
-      raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(dtype))
+  """Returns the type of a numpy array; `said` for the bits of bf16."""
+  bits = float_word(dtype) is None and dtype.kind in "iuV"
+  if bits and said is not None and dtype.itemsize == size_of(said):
     return said
-  if word is not None:
-    return word
-  hint = ' (for bits of bf16, pass dtype="bf16")' if dtype == np.uint16 else ""
-  raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", f"{dtype}{hint}")
-
-
-@functools.cache
-def _float_word(dtype: Any) -> str | None:
-  names = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-  return names.get(getattr(dtype, "name", ""))
-
-
-def _torch_word(dtype: Any) -> str | None:
-  torch = sys.modules["torch"]
-  return {
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-  }.get(dtype)
+  if said is None and dtype == np.uint16:
+    got = 'uint16 (for bits of bf16, pass dtype="bf16")'
+    raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", got)
+  return checked_word(field, dtype, said)
 
 
 def _read_torch(x: Any, field: str, said: str | None) -> Source:
   torch = sys.modules["torch"]
-  word = _torch_word(x.dtype)
-  if word is None:
-    raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", str(x.dtype))
-  if said not in (None, word):
-    raise Invalid.of(f"{field}.dtype", f"elements of {said}", str(x.dtype))
+  word = checked_word(field, x.dtype, said)
   if x.device.type != "cpu":
     raise Invalid.of(
       f"{field}.device",
@@ -185,18 +166,10 @@ def writable(
         field, "an array or a buffer", type(x).__name__
       ) from None
     if view.readonly:
-      raise Invalid.of(
-        field, "writable memory", "a read-only buffer"
-      )
+      raise Invalid.of(field, "writable memory", "a read-only buffer")
     flat = np.frombuffer(view, np.uint8)
   want = math.prod(shape) * size_of(word)
-  if flat.size != want:
-    raise Invalid.of(field, f"{want} bytes", f"{flat.size} bytes")
-  dtype = getattr(x, "dtype", None)
-  known = _torch_word(dtype) if library == "torch" else _float_word(dtype)
-  itemsize = getattr(dtype, "itemsize", 1)
-  if itemsize not in (1, size_of(word)) or known not in (None, word):
-    raise Invalid.of(field, f"elements of {word} or bytes", str(x.dtype))
+  check_buffer(field, x, flat.size, word, want)
   return flat
 
 

@@ -1,5 +1,6 @@
-"""Makes tensors from parts of another library, or from pickles."""
+"""Makes tensors from parts of another library."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -29,14 +30,15 @@ def tensor_from_elsewhere(shape: Any, dtype: Any, axis: Any) -> pb.Tensor:
   axis = whole("flatten_axis", axis, low, high)
   if axis == 0:
     raise Invalid.of("flatten_axis", "dimensions on both sides", "0")
+  sizes = [whole("shape", d, 0, 2**48) for d in shape]
+  if math.prod(sizes) > 2**48:
+    raise Invalid.of("shape", "at most 2^48 elements", str(sizes))
   return pb.Tensor(
-    dtype=DTYPES.parse("dtype", dtype, FLOATS),
-    shape=[whole("shape", d, 0, 2**48) for d in shape],
-    flatten_axis=axis,
+    dtype=DTYPES.parse("dtype", dtype, FLOATS), shape=sizes, flatten_axis=axis
   )
 
 
-def _check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
+def check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
   """Checks that there are groups and that they fit into the rows."""
   if not made.HasField("splits"):
     return
@@ -45,7 +47,9 @@ def _check_splits(tensor: pb.Tensor, made: pb.QuantizeOptions) -> None:
   total = sum(groups)
   ends = total == rows or (made.splits.partial and total < rows)
   if not groups or min(groups) < 0 or not ends:
-    raise Invalid.of("splits", f"groups that have {rows} rows together", str(list(groups)))
+    raise Invalid.of(
+      "splits", f"groups that have {rows} rows together", str(list(groups))
+    )
 
 
 def from_parts(
@@ -58,7 +62,7 @@ def from_parts(
 ) -> T:
   """See `QuantizedTensor.from_parts`."""
   made = options.quantize_message(format, keywords)
-  _check_splits(tensor, made)
+  check_splits(tensor, made)
   want = {spec.kind: spec for spec in geometry.specs(tensor, made)}
   if not isinstance(parts, Mapping):
     raise Invalid.of("parts", " and ".join(want), shown(parts))
@@ -77,7 +81,7 @@ def from_parts(
     if name not in found:
       raise Invalid.of("parts", f"a {name}", "none")
   ordered = {name: found[name] for name in want}
-  return kind(tensor, made, ordered, connection=connection)
+  return kind(tensor, made.SerializeToString(), ordered, connection=connection)
 
 
 def _bytes_of(value: Any, field: str, spec: Spec) -> Array:
@@ -125,29 +129,3 @@ def check_part(
 def replace_nan(values: Array) -> Array:
   """Replaces NaN, which is legal if the input had one, by 1."""
   return np.where(np.isnan(values), np.float32(1), values)
-
-
-# --- pickles ------------------------------------------------------------------
-
-
-def restore(
-  kind: type[T],
-  state: tuple[bytes, bytes, bytes],
-  parts: dict[str, tuple[Spec, bytes]],
-  rest: tuple[str, Any, str, tuple[T, ...]],
-) -> T:
-  """Restores a pickled tensor."""
-  request_id, connection, library, fused = rest
-  made = kind(
-    pb.Tensor.FromString(state[0]),
-    pb.QuantizeOptions.FromString(state[1]),
-    {
-      k: Part(spec, np.frombuffer(data, np.uint8))
-      for k, (spec, data) in parts.items()
-    },
-    report=pb.Report.FromString(state[2]),
-    request_id=request_id,
-    connection=connection,
-    library=library,
-  )
-  return made.replaced(fused=fused)

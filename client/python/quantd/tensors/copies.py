@@ -12,8 +12,6 @@ from quantd.tensors.elements import Array, size_of
 from quantd.tensors.geometry import Spec
 from quantd.words import LAYOUTS
 
-__all__ = ["Copy", "Part", "Statistics"]
-
 
 @dataclass(frozen=True)
 class Statistics:
@@ -102,6 +100,7 @@ class Part:
     return f"Part({self.spec!r})"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Copy:
   """The rowwise or the columnwise copy of a tensor, as read-only views.
 
@@ -109,21 +108,12 @@ class Copy:
   `QuantizedTensor.group`. BYTES.md has the shapes of every format.
   """
 
-  def __init__(
-    self,
-    name: str,
-    parts: Mapping[str, Part],
-    library: str,
-    rotated: bool,
-    report: pb.Report,
-  ) -> None:
-    """Refers to the copy `name` of a tensor, which must exist."""
-    self.name = name
-    # Whether the copy was rotated before quantization.
-    self.rotated = rotated
-    self._parts = parts
-    self._library = library
-    self._report = report
+  name: str
+  # Whether the copy was rotated before quantization.
+  rotated: bool
+  _parts: Mapping[str, Part]
+  _library: str
+  _report: pb.Report
 
   def _part(self, kind: str) -> Any:
     part = self._parts.get(f"{self.name}_{kind}")

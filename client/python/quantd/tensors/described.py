@@ -1,7 +1,7 @@
 """Properties of a quantized tensor, without its bytes."""
 
+import functools
 import math
-import types
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, Self
 
@@ -31,15 +31,29 @@ class Decoder(Protocol):
 
 
 class Described:
-  """Shape, type, options, report and parts of a quantized tensor."""
+  """Properties, options, report and parts; see `QuantizedTensor`."""
+
+  shape: tuple[int, ...]
+  dtype: str
+  flatten_axis: int
+  parts: Mapping[str, Part]
+  request_id: str
+  fused: tuple[Self, ...]
+  library: str
+  transport: str
+  bands: int
+  streamed: bool
+  connection: Decoder | None
+  _options: bytes
+  _report: bytes
 
   def __init__(
     self,
     tensor: pb.Tensor,
-    options: pb.QuantizeOptions | bytes,
+    options: bytes,
     parts: Mapping[str, Part],
     *,
-    report: pb.Report | bytes = b"",
+    report: bytes = b"",
     request_id: str = "",
     connection: Decoder | None = None,
     library: str = "numpy",
@@ -49,70 +63,41 @@ class Described:
   ) -> None:
     """Only for the package itself. Others use `from_parts`.
 
-    Serialized options and reports are parsed on first use.
+    The serialized options and report are parsed on first use.
     """
-    self._shape: tuple[int, ...] = tuple(tensor.shape)
-    self._dtype = DTYPES.word(tensor.dtype)
-    self._flatten_axis = geometry.axis_of(tensor)
-    self._options: pb.QuantizeOptions | bytes = options
-    self._parts = types.MappingProxyType(dict(parts))
-    self._report: pb.Report | bytes = report
-    self._request_id = request_id
-    self._fused: tuple[Self, ...] = ()
-    self.connection = connection
-    self._library = library
-    self._transport = transport
-    self._bands = bands
-    self._streamed = streamed
+    self.__dict__.update(
+      shape=tuple(tensor.shape),
+      dtype=DTYPES.word(tensor.dtype),
+      flatten_axis=geometry.axis_of(tensor),
+      _options=options,
+      parts=parts,
+      _report=report,
+      request_id=request_id,
+      fused=(),
+      connection=connection,
+      library=library,
+      transport=transport,
+      bands=bands,
+      streamed=streamed,
+    )
 
-  @property
-  def shape(self) -> tuple[int, ...]:
-    """The shape of the original tensor."""
-    return self._shape
+  def __setattr__(self, name: str, value: Any) -> None:
+    """Sets `connection`. Refuses all other attributes."""
+    if name != "connection":
+      raise AttributeError(
+        f"a quantized tensor is immutable: {name} is read-only"
+      )
+    super().__setattr__(name, value)
 
-  @property
-  def dtype(self) -> str:
-    """The type of the original tensor: "f32", "f16" or "bf16"."""
-    return self._dtype
-
-  @property
-  def flatten_axis(self) -> int:
-    """The axis before which the dimensions form M."""
-    return self._flatten_axis
-
-  @property
+  @functools.cached_property
   def options(self) -> pb.QuantizeOptions:
     """The options that the tensor was made with, including a drawn seed."""
-    if isinstance(self._options, bytes):
-      self._options = pb.QuantizeOptions.FromString(self._options)
-    return self._options
+    return pb.QuantizeOptions.FromString(self._options)
 
-  @property
-  def parts(self) -> Mapping[str, Part]:
-    """All parts by kind, such as "rowwise_data"."""
-    return self._parts
-
-  @property
+  @functools.cached_property
   def report(self) -> pb.Report:
     """NaN, Inf and statistics of the input, and the device that was used."""
-    if isinstance(self._report, bytes):
-      self._report = pb.Report.FromString(self._report)
-    return self._report
-
-  @property
-  def request_id(self) -> str:
-    """The id of the call in the server's log."""
-    return self._request_id
-
-  @property
-  def fused(self) -> tuple[Self, ...]:
-    """The tensors that were quantized together with this one."""
-    return self._fused
-
-  @property
-  def library(self) -> str:
-    """The library of the arrays: "numpy", "torch", "cupy" or "jax"."""
-    return self._library
+    return pb.Report.FromString(self._report)
 
   def like(self, like: Like) -> Self:
     """Returns this tensor with arrays of "numpy", "torch" or "jax".
@@ -139,29 +124,19 @@ class Described:
       return self
     parts = {kind: part.host() for kind, part in self.parts.items()}
     library = "numpy" if self.library == "cupy" else self.library
-    return self.replaced(parts=types.MappingProxyType(parts), library=library)
-
-  @property
-  def transport(self) -> str:
-    """The transport of the call, such as "tcp"; "" if there was none."""
-    return self._transport
-
-  @property
-  def bands(self) -> int:
-    """The number of bands of the call. 1 for a single call."""
-    return self._bands
-
-  @property
-  def streamed(self) -> bool:
-    """Whether the call, or one of its bands, was sent in chunks."""
-    return self._streamed
+    return self.replaced(parts=parts, library=library)
 
   def replaced(self, **attributes: Any) -> Self:
     """Copies this tensor with new attributes. Only for the package."""
     made = type(self).__new__(type(self))
-    made.__dict__.update(self.__dict__)
-    made.__dict__.update({f"_{k}": v for k, v in attributes.items()})
+    made.__dict__.update(self.__dict__, **attributes)
     return made
+
+  def __getstate__(self) -> dict[str, Any]:
+    """Pickles the bytes and the connection's settings."""
+    parsed = ("options", "report")
+    state = self.cpu().__dict__.items()
+    return {name: value for name, value in state if name not in parsed}
 
   # --- parts ----------------------------------------------------------------
 
@@ -180,7 +155,7 @@ class Described:
       return None
     o = self.options
     turned = o.HasField("rht") and bool(getattr(o.rht, name))
-    return Copy(name, self.parts, self.library, turned, self.report)
+    return Copy(name, turned, self.parts, self.library, self.report)
 
   def get(self, kind: str) -> Any:
     """Returns the elements of a part, or None if it does not exist."""

@@ -3,12 +3,10 @@
 import json
 from typing import Any
 
-import numpy as np
-
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
-from quantd.tensors import geometry
+from quantd.tensors.assembling import check_splits, tensor_from_elsewhere
 from quantd.tensors.described import Described
 from quantd.words import (
   DTYPES,
@@ -21,8 +19,23 @@ from quantd.words import (
   ROUNDINGS,
   SCALE_RULES,
   USAGES,
+  Words,
 )
 
+# Keys that stand for a field that is set: its path, and its words or type.
+_FIELDS: dict[str, tuple[str, Any]] = {
+  "compact_scales": ("form.compact_scales", bool),
+  "row_scaled": ("form.row_scaled", bool),
+  "scale_256": ("form.scale_256", bool),
+  "four_over_six": ("four_over_six", FOUR_OVER_SIXES),
+  "fast_error": ("fast_error", bool),
+  "amax_estimation_scale": ("amax_estimation_scale", float),
+  "epsilon": ("epsilon", float),
+  "power_of_two": ("power_of_two", bool),
+  "scale_rule": ("scale_rule", SCALE_RULES),
+  "profile": ("profile", PROFILES),
+  "amax": ("amax", bool),
+}
 # Most descriptions have about 300 bytes. A list of splits is the longest part.
 _MOST = 2 << 20
 
@@ -81,9 +94,14 @@ def describe(t: Described) -> str:
     "non_finite": NON_FINITES.word(o.non_finite),
     "scale_layout": LAYOUTS.word(o.form.scale_layout or pb.LAYOUT_LINEAR),
   }
-  for flag in ("compact_scales", "row_scaled", "scale_256"):
-    if getattr(o.form, flag):
-      j[flag] = True
+  for key, (path, kind) in _FIELDS.items():
+    above, _, name = path.rpartition(".")
+    inside = getattr(o, above) if above else o
+    if any(field.name == name for field, _ in inside.ListFields()):
+      value = getattr(inside, name)
+      j[key] = kind.word(value) if isinstance(kind, Words) else kind(value)
+  if j.get("scale_rule") == "up" and not o.profile:
+    del j["scale_rule"]
   if o.HasField("splits"):
     j["splits"] = list(o.splits.rows)
     if o.splits.partial:
@@ -94,24 +112,6 @@ def describe(t: Described) -> str:
     j["seed_offset"] = o.stochastic.seed_offset
     shard = o.shard
     j["shard"] = [shard.row_offset, shard.column_offset, shard.total_columns]
-  if o.four_over_six:
-    j["four_over_six"] = FOUR_OVER_SIXES.word(o.four_over_six)
-  if o.fast_error:
-    j["fast_error"] = True
-  if o.HasField("amax_estimation_scale"):
-    j["amax_estimation_scale"] = float(o.amax_estimation_scale)
-  if o.epsilon:
-    j["epsilon"] = float(o.epsilon)
-  if o.HasField("power_of_two"):
-    j["power_of_two"] = o.power_of_two
-  if o.HasField("scale_rule") and (
-    o.scale_rule != pb.SCALE_RULE_UP or o.profile
-  ):
-    j["scale_rule"] = SCALE_RULES.word(o.scale_rule)
-  if o.profile:
-    j["profile"] = t.profile
-  if o.amax:
-    j["amax"] = True
   if o.dbias:
     j["dbias"] = DTYPES.word(o.dbias_dtype) if o.dbias_dtype else t.dtype
   return _text(j)
@@ -163,9 +163,14 @@ def _parse_rht(f: _Fields, o: pb.QuantizeOptions) -> None:
 
 def _parse_options(f: _Fields, o: pb.QuantizeOptions) -> None:
   """Parses keys that did not exist in version 1."""
-  for flag in ("compact_scales", "row_scaled", "scale_256"):
-    if f.get(flag, bool, False):
-      setattr(o.form, flag, True)
+  for key, (path, kind) in _FIELDS.items():
+    if key in f.found:
+      value = (
+        kind.parse(key, f.get(key, str))
+        if isinstance(kind, Words)
+        else f.get(key, kind)
+      )
+      options.set_field(o, path, value)
   if "splits" in f.found:
     o.splits.rows.extend(f.sizes("splits"))
     o.splits.partial = f.get("partial_splits", bool, False)
@@ -177,18 +182,6 @@ def _parse_options(f: _Fields, o: pb.QuantizeOptions) -> None:
       rows, columns, total = f.sizes("shard")
       o.shard.row_offset, o.shard.column_offset = rows, columns
       o.shard.total_columns = total
-  six = f.get("four_over_six", str, "off")
-  o.four_over_six = FOUR_OVER_SIXES.parse("four_over_six", six)
-  o.fast_error = f.get("fast_error", bool, False)
-  if "amax_estimation_scale" in f.found:
-    o.amax_estimation_scale = f.get("amax_estimation_scale", float)
-  o.epsilon = f.get("epsilon", float, 0.0)
-  if "power_of_two" in f.found:
-    o.power_of_two = f.get("power_of_two", bool)
-  if "scale_rule" in f.found:
-    o.scale_rule = SCALE_RULES.parse("scale_rule", f.get("scale_rule", str))
-  o.profile = PROFILES.parse("profile", f.get("profile", str, "te"))
-  o.amax = f.get("amax", bool, False)
   if "dbias" in f.found:
     o.dbias = True
     o.dbias_dtype = DTYPES.parse("dbias", f.get("dbias", str), FLOATS)
@@ -205,38 +198,15 @@ def parse_description(text: Any) -> tuple[pb.Tensor, pb.QuantizeOptions] | None:
       usage=USAGES.parse("usage", f.get("usage", str)),
       non_finite=NON_FINITES.parse("non_finite", f.get("non_finite", str)),
     )
-    shape = f.sizes("shape")
-    axis = f.get("flatten_axis", int)
-    legal = (
-      -len(shape) < axis < len(shape)
-      and axis != 0
-      or (len(shape), axis) == (1, -1)
-    )
-    if (
-      not 1 <= len(shape) <= 8
-      or not legal
-      or np.prod(shape, dtype=float) > 2**48
-    ):
-      return None
-    tensor = pb.Tensor(
-      dtype=DTYPES.parse("dtype", f.get("dtype", str), FLOATS),
-      shape=shape,
-      flatten_axis=axis,
+    tensor = tensor_from_elsewhere(
+      f.sizes("shape"), f.get("dtype", str), f.get("flatten_axis", int)
     )
     layout = LAYOUTS.parse("scale_layout", f.get("scale_layout", str))
     _parse_options(f, o)
     if layout == pb.LAYOUT_SWIZZLED:
       o.form.scale_layout = layout
     _parse_rht(_Fields(f.found.get("rht")), o)
-    rows = geometry.sides(shape, axis)[0]
-    if o.HasField("splits"):
-      total = sum(o.splits.rows)
-      if (
-        total > rows
-        or (total < rows and not o.splits.partial)
-        or not o.splits.rows
-      ):
-        return None
+    check_splits(tensor, o)
   except (ValueError, TypeError, OverflowError, Invalid, RecursionError):
     return None
   return tensor, o

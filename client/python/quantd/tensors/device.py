@@ -9,6 +9,7 @@ import functools
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,37 +17,31 @@ import numpy as np
 from quantd.errors import Invalid
 from quantd.tensors.elements import (
   Array,
+  check_buffer,
+  checked_word,
   library_of,
   numpy_dtype,
   size_of,
   torch_dtype,
 )
-from quantd.values import shown
-
-__all__ = ["DeviceBytes"]
 
 # Alignment of parts in bytes, which lets kernels use them in place.
 _ALIGNMENT = 256
 
 
+@dataclass(eq=False, slots=True)
 class DeviceBytes:
-  """Contiguous bytes in GPU memory. Keeps the array that owns them alive."""
+  """Contiguous bytes in GPU memory. Keeps the array that owns them alive.
 
-  __slots__ = ("library", "nbytes", "offset", "owner", "pointer")
+  They are all bytes of `owner`, an array of `library`, or `nbytes` bytes from
+  `offset` of it if it is an array of bytes.
+  """
 
-  def __init__(
-    self, owner: Any, library: str, pointer: int, nbytes: int, offset: int = -1
-  ):
-    """Refers to `owner`, an array of `library`.
-
-    Covers all of `owner`. If `offset` is given, `owner` is an array of bytes,
-    and `nbytes` bytes from there on are covered.
-    """
-    self.owner = owner
-    self.library = library
-    self.pointer = pointer
-    self.nbytes = nbytes
-    self.offset = offset
+  owner: Any
+  library: str
+  pointer: int
+  nbytes: int
+  offset: int = -1
 
   @property
   def array(self) -> Any:
@@ -131,12 +126,6 @@ def is_on_device(x: Any) -> bool:
   return len(devices) == 1 and next(iter(devices)).platform == "gpu"
 
 
-@functools.lru_cache(maxsize=64)
-def _word(dtype: Any) -> str | None:
-  name = str(dtype).rpartition(".")[2]
-  return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(name)
-
-
 def _ordinal(x: Any, library: str) -> int:
   if library == "torch":
     return int(x.device.index)
@@ -178,13 +167,7 @@ def read(
   x: Any, library: str, field: str, said: str | None
 ) -> tuple[str, tuple[int, ...], DeviceBytes]:
   """Returns type, shape and bytes of an input array."""
-  word = _word(x.dtype)
-  if said is not None and said != word:
-    raise Invalid.of(
-      f"{field}.dtype", f"elements of {shown(said)}", str(x.dtype)
-    )
-  if word is None:
-    raise Invalid.of(f"{field}.dtype", "f32, f16 or bf16", str(x.dtype))
+  word = checked_word(field, x.dtype, said)
   if x.ndim == 0:
     raise Invalid.of(f"{field}.shape", "1 to 8 dimensions", "none")
   if library == "torch":
@@ -213,12 +196,8 @@ def writable(
   contiguous = x.is_contiguous() if library == "torch" else x.flags.c_contiguous
   if not contiguous:
     raise Invalid.of(field, "contiguous memory", "strided memory")
-  want, got = math.prod(shape) * size_of(word), int(x.nbytes)
-  if got != want:
-    raise Invalid.of(field, f"{want} bytes", f"{got} bytes")
-  known, size = _word(x.dtype), int(x.dtype.itemsize)
-  if size not in (1, size_of(word)) or known not in (None, word):
-    raise Invalid.of(field, f"elements of {word} or bytes", str(x.dtype))
+  want = math.prod(shape) * size_of(word)
+  check_buffer(field, x, int(x.nbytes), word, want)
   return DeviceBytes(x, library, _pointer(x, library), want)
 
 

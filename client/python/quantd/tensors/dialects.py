@@ -18,8 +18,6 @@ from quantd.tensors.described import Described
 from quantd.tensors.elements import Like
 from quantd.values import number, shown
 
-__all__ = ["store"]
-
 _FLT_MAX = np.float32(3.4028234663852886e38)
 
 

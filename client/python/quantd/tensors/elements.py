@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from quantd.errors import Invalid
+
 Array = npt.NDArray[Any]
 # The library of results: its name, or an array of it.
 Like = Literal["numpy", "torch", "jax"] | Any
@@ -58,6 +60,32 @@ def torch_dtype(word: str) -> Any:
   names = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
   names |= {k: v for k, (v, _) in _EXTENDED.items()}
   return getattr(torch, names.get(word, "uint8"), torch.uint8)
+
+
+@functools.cache
+def float_word(dtype: Any) -> str | None:
+  """Returns the name of a library's type. None if tensors cannot have it."""
+  name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+  return {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(name)
+
+
+def checked_word(field: str, dtype: Any, said: str | None) -> str:
+  """Returns the name of an array's type, which must be `said` if given."""
+  word = float_word(dtype)
+  if word is None or said not in (None, word):
+    expected = "f32, f16 or bf16" if said is None else f"elements of {said}"
+    raise Invalid.of(f"{field}.dtype", expected, str(dtype))
+  return word
+
+
+def check_buffer(field: str, x: Any, nbytes: int, word: str, want: int) -> None:
+  """Refuses a caller's buffer of another size or type."""
+  if nbytes != want:
+    raise Invalid.of(field, f"{want} bytes", f"{nbytes} bytes")
+  dtype = getattr(x, "dtype", None)
+  size = getattr(dtype, "itemsize", 1)
+  if size not in (1, size_of(word)) or float_word(dtype) not in (None, word):
+    raise Invalid.of(field, f"elements of {word} or bytes", str(dtype))
 
 
 def size_of(word: str) -> int:

@@ -24,8 +24,6 @@ from quantd.tensors.geometry import Spec
 from quantd.values import shown
 from quantd.words import PROFILES
 
-__all__ = ["names", "read", "save"]
-
 T = TypeVar("T", bound=Described)
 
 _VERSIONS = ("1", "2", "3")
@@ -96,9 +94,7 @@ def _head(tensors: Mapping[str, Described]) -> tuple[bytes, list[Array]]:
   """Returns the header of the file, and the parts that follow it."""
   metadata = {"quantd.version": "2"}
   if not isinstance(tensors, Mapping) or not tensors:
-    raise Invalid.of(
-      "tensors", "quantized tensors by name", shown(tensors)
-    )
+    raise Invalid.of("tensors", "quantized tensors by name", shown(tensors))
   for name, t in tensors.items():
     if not isinstance(t, Described) or not isinstance(name, str):
       got = f"{name!r}: {type(t).__name__}"
@@ -235,13 +231,6 @@ class _File:
     return Part(spec, data)
 
 
-def names(path: Any) -> list[str]:
-  """Returns the names of the quantized tensors in a file."""
-  path = os.fspath(path)
-  with open(path, "rb") as file:
-    return _File(file, path).names()
-
-
 def read(
   kind: type[T], path: Any, name: str | None, connection: Decoder | None
 ) -> T:
@@ -267,4 +256,5 @@ def read(
       parts[spec.kind] = part = file.read(name, spec)
       if spec.kind.endswith("amax") and (part.array() < 0).any():
         raise file.bad(f'tensor "{name}": its amax is negative')
-  return kind(tensor, options, parts, connection=connection)
+  made = options.SerializeToString()
+  return kind(tensor, made, parts, connection=connection)

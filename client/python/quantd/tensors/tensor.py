@@ -11,8 +11,6 @@ from quantd.tensors.described import Decoder, Described
 from quantd.tensors.elements import Array, Like
 from quantd.words import DType, Format, Side
 
-__all__ = ["QuantizedTensor", "load"]
-
 A = TypeVar("A")
 
 
@@ -20,8 +18,21 @@ class QuantizedTensor(Described):
   """Codes, scales and amaxes of a tensor, and everything needed for decoding.
 
   Made by `Connection.quantize`, `Quantizer`, `quantd.load` or `from_parts`.
-  Immutable, including its messages, except for `connection`, the connection
-  that decodes it. Many threads may read it. It can be pickled.
+  Immutable, including its messages, except for `connection`. Many threads may
+  read it. It can be pickled.
+
+  Attributes:
+    shape: The shape of the original tensor.
+    dtype: The type of the original tensor: "f32", "f16" or "bf16".
+    flatten_axis: The axis before which the dimensions form M.
+    parts: All parts by kind, such as "rowwise_data".
+    request_id: The id of the call in the server's log.
+    fused: The tensors that were quantized together with this one.
+    library: The library of the arrays: "numpy", "torch", "cupy" or "jax".
+    transport: The transport of the call, such as "tcp"; "" if there was none.
+    bands: The number of bands of the call. 1 for a single call.
+    streamed: Whether the call, or one of its bands, was sent in chunks.
+    connection: The connection that decodes the tensor.
   """
 
   # --- conversions
@@ -163,18 +174,6 @@ class QuantizedTensor(Described):
     ".weight_global_scale" fp32 [1].
     """
     return dialects.store("compressed-tensors", self, name, input_amax, like)
-
-  def __reduce__(self) -> tuple[Any, ...]:
-    """Pickles the bytes and the connection's settings."""
-    here = self.cpu()
-    parts = {k: (p.spec, p.data.tobytes()) for k, p in here.parts.items()}
-    state = (
-      self.message().SerializeToString(),
-      self.options.SerializeToString(),
-      self.report.SerializeToString(),
-    )
-    rest = (self.request_id, self.connection, here.library, self.fused)
-    return (assembling.restore, (type(self), state, parts, rest))
 
   @classmethod
   def from_parts(

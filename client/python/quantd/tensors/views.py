@@ -30,7 +30,11 @@ def _like(
   parts: Mapping[str, Part],
 ) -> T:
   return type(t)(
-    tensor, made, parts, connection=t.connection, library=t.library
+    tensor,
+    made.SerializeToString(),
+    parts,
+    connection=t.connection,
+    library=t.library,
   )
 
 
@@ -69,8 +73,7 @@ def reshape(t: T, shape: Sequence[Any]) -> T:
   if not legal or min(head, default=0) < 0 or math.prod(head) != rows:
     expected = f"{rows} rows before {list(tail)}"
     raise Invalid.of("shape", expected, str(list(sizes)))
-  out = _like(t, _message(t, made, -len(tail)), t.options, t.parts)
-  return out.replaced(report=t.report, request_id=t.request_id)
+  return t.replaced(shape=made, flatten_axis=-len(tail))
 
 
 # --- scales as a matrix of lines x blocks -------------------------------------

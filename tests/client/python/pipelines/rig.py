@@ -1,13 +1,11 @@
 """Two servers, and records with their quantized parts.
 
-These fixtures are not in conftest.py, because the tests in the parent folder
-import their own fixtures under that name.
+These fixtures are not in a conftest.py, because the tests in the parent folder
+import from their own file of that name, whose fixtures these tests also have.
 """
 
 import hashlib
-import os
 import pathlib
-import signal
 import sys
 
 import numpy as np
@@ -16,35 +14,13 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parents[3] / "client/python/examples"))
 
-import quantd  # noqa: E402
 from metered import RECORDS, SHAPE, Metered  # noqa: E402
-from servers import Process  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def limit():
-  """An alarm ends a test that hangs."""
-  signal.alarm(int(os.environ.get("QUANTD_TEST_SECONDS", "150")))
-  yield
-  signal.alarm(0)
 
 
 @pytest.fixture
 def pair():
   with Metered() as a, Metered() as b:
     yield a, b
-
-
-@pytest.fixture(scope="session")
-def server():
-  with Process() as process:
-    yield process.address
-
-
-@pytest.fixture(scope="session")
-def q(server):
-  with quantd.connect(server) as connection:
-    yield connection
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ if [ -z "${PYTHON:-}" ]; then
 fi
 [ -x "$PYTHON" ] || { echo "SKIPPED: $PYTHON does not exist, and --offline prevents its installation" >&2; exit 77; }
 command -v java > /dev/null || echo "SKIPPED: SPARK IS NOT TESTED, no java" >&2
+export QUANTD_TEST_SECONDS=${QUANTD_TEST_SECONDS:-150}
 # With fork support, grpcio aborts one in a hundred subprocesses of PySpark.
 GRPC_ENABLE_FORK_SUPPORT=0 exec "$PYTHON" "$here/../run.py" \
   --server "${QUANTD:-$root/build/cpu/server/quantd}" \

@@ -10,7 +10,7 @@ ray = pytest.importorskip("ray", reason="RAY IS NOT INSTALLED")
 
 import quantd  # noqa: E402
 
-from rig import limit, pair, q, records, server, truth  # noqa: E402, F401
+from rig import pair, records, truth  # noqa: E402, F401
 
 from metered import RECORDS  # noqa: E402
 

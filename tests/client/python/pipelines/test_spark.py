@@ -15,7 +15,7 @@ if shutil.which("java") is None:
 
 from pyspark.sql import SparkSession  # noqa: E402
 
-from rig import limit, pair, q, records, server, truth  # noqa: E402, F401
+from rig import pair, records, truth  # noqa: E402, F401
 
 import spark_frame  # noqa: E402  of the examples
 from metered import RECORDS  # noqa: E402

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <mutex>
 #include <utility>
 #include <variant>
@@ -75,14 +74,7 @@ absl::StatusOr<CopyAmax> AmaxOfPieces(
     const Plan& plan, bool given_all, const std::vector<Shard>& cut,
     int at_once,
     const std::function<absl::StatusOr<CopyAmax>(const Shard&)>& amax_of) {
-  const auto& used = std::get<QuantizeOptions>(plan.options());
-  const bool own = HasAmaxOfLines(*FindFormat(used.format), used.form);
-  const auto lines = [&](bool wanted, int64_t count) {
-    return std::vector<float>(wanted ? static_cast<size_t>(own ? count : 1)
-                                     : 0);
-  };
-  CopyAmax whole{lines(HasRowwise(used.usage), plan.rows()),
-                 lines(HasColumnwise(used.usage), plan.cols())};
+  CopyAmax whole = NoMaxima(plan);
   if (!given_all) {
     std::mutex mutex;
     const auto status = ForEach(cut, at_once, [&](const Shard& piece) {
@@ -95,13 +87,7 @@ absl::StatusOr<CopyAmax> AmaxOfPieces(
     });
     if (!status.ok()) return status;
   }
-  for (const bool columnwise : {false, true}) {
-    const AmaxSource source = SourceOfAmax(used, columnwise);
-    auto& amax = columnwise ? whole.columnwise : whole.rowwise;
-    if (source.kind == AmaxSource::Kind::kGiven) amax = source.values();
-    if (!source.computed()) continue;
-    for (float& a : amax) a *= source.factor;
-  }
+  SettleAmax(plan, &whole);
   for (const auto* amax : {&whole.rowwise, &whole.columnwise}) {
     for (const float a : *amax) {
       if (std::isfinite(a)) continue;
@@ -286,21 +272,15 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
   const std::vector<float> amax(copy->amax.begin(), copy->amax.end());
   std::mutex mutex;
   return ForEach(*cut, pieces.at_once, [&](const Shard& piece) -> absl::Status {
-    const client::CopyWindow window(made, columnwise, rows, cols,
-                                    tensor.dtype(), piece);
-    auto codes = Allocate(client, window.piece().data_bytes);
+    const client::CopyWindow window(client::CopyOf(*plan, columnwise), rows,
+                                    cols, piece);
+    auto codes = Allocate(client, window.part().data_bytes);
     if (!codes.ok()) return codes.status();
-    auto scales = Allocate(client, window.piece().scale_bytes);
+    auto scales = Allocate(client, window.part().scale_bytes);
     if (!scales.ok()) return scales.status();
     std::fill(scales->bytes().begin(), scales->bytes().end(), std::byte{0});
-    window.Codes([&](size_t whole, size_t part, size_t bytes) {
-      std::memcpy(codes->bytes().data() + part, copy->data.data() + whole,
-                  bytes);
-    });
-    window.Scales([&](size_t whole, size_t part, size_t bytes) {
-      std::memcpy(scales->bytes().data() + part, copy->scale.data() + whole,
-                  bytes);
-    });
+    client::Gather(window.Codes(), copy->data, codes->bytes());
+    client::Gather(window.Scales(), copy->scale, scales->bytes());
     const std::vector<float> own =
         Slice(amax, columnwise ? piece.column : piece.row,
               columnwise ? piece.cols : piece.rows);

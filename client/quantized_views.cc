@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "client/tensors/copy_window.h"
 #include "client/tensors/groups.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -16,6 +17,10 @@
 
 namespace quantd {
 namespace {
+
+using client::IsCode;
+using client::IsColumnwise;
+using client::IsScale;
 
 // The matrix form of a shape: the product of the last `tail` dimensions is
 // `cols`, and the product of those before them `rows`.
@@ -36,11 +41,6 @@ size_t TailOf(const TensorDesc& desc) {
   return desc.flatten_axis < 0
              ? static_cast<size_t>(-desc.flatten_axis)
              : desc.shape.size() - static_cast<size_t>(desc.flatten_axis);
-}
-
-bool IsScale(TensorKind kind) {
-  return kind == TensorKind::kRowwiseScale ||
-         kind == TensorKind::kColumnwiseScale;
 }
 
 // Owns the memory of a derived tensor: the original's, and converted bytes.
@@ -131,22 +131,19 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::ConvertScaleLayout(
     const TensorSpec& spec = out->parts_[i];
     out->spans_.push_back(spans_[i]);
     if (!IsScale(spec.kind)) continue;
-    const bool columnwise = spec.kind == TensorKind::kColumnwiseScale;
-    const bool rotated =
-        columnwise ? options.rht.columnwise : options.rht.rowwise;
+    const bool columnwise = IsColumnwise(spec.kind);
     const absl::Span<std::byte> target =
         kept->bytes.span().subspan(used, spec.size);
     used += spec.size;
     size_t from = 0;
     size_t to = 0;
     for (const int64_t rows : groups) {
-      const auto geometry = [&](Layout l) {
-        return MakeCopyGeometry(format, columnwise, rows, sides.cols,
-                                rotated ? options.rht.dimension : 0, l,
-                                options.form.compact_scales);
+      const auto geometry = [&](const QuantizeOptions& o) {
+        return client::CopyOf(o, desc_.dtype, columnwise)
+            .Geometry(rows, sides.cols);
       };
-      const CopyGeometry old_form = geometry(options_.form.scale_layout);
-      const CopyGeometry new_form = geometry(layout);
+      const CopyGeometry old_form = geometry(options_);
+      const CopyGeometry new_form = geometry(options);
       ConvertScales(format, old_form,
                     spans_[i].subspan(from, old_form.scale_bytes), new_form,
                     target.subspan(to, new_form.scale_bytes));
@@ -205,24 +202,6 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   return out;
 }
 
-namespace {
-
-// Copies the codes of every line, from position `from` on, for the length of
-// the part's lines. With two codes in a byte, `from` must be even.
-void CopyLines(const CopyGeometry& whole, absl::Span<const std::byte> codes,
-               int64_t from, bool half, const CopyGeometry& part,
-               absl::Span<std::byte> to) {
-  const auto width = static_cast<size_t>(part.data_line);
-  for (int64_t l = 0; l < part.lines; ++l) {
-    std::memcpy(to.data() + static_cast<size_t>(l) * width,
-                codes.data() + static_cast<size_t>(l * whole.data_line +
-                                                   (half ? from / 2 : from)),
-                width);
-  }
-}
-
-}  // namespace
-
 absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
                                                       int64_t count) const {
   const Sides sides = SidesOf(desc_.shape, TailOf(desc_));
@@ -280,44 +259,33 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
   size_t used = 0;
   for (const TensorSpec& spec : out->parts_) {
     const absl::Span<const std::byte> from = bytes(spec.kind);
-    const bool columnwise = spec.kind >= TensorKind::kColumnwiseData &&
-                            spec.kind <= TensorKind::kColumnwiseAmax;
-    const bool rotated =
-        columnwise ? options.rht.columnwise : options.rht.rowwise;
-    const auto geometry = [&](int64_t rows) {
-      return MakeCopyGeometry(format, columnwise, rows, sides.cols,
-                              rotated ? options.rht.dimension : 0,
-                              options.form.scale_layout,
-                              options.form.compact_scales);
-    };
-    const CopyGeometry whole = geometry(sides.rows);
-    const CopyGeometry part = geometry(count);
+    const bool columnwise = IsColumnwise(spec.kind);
+    const client::CopyWindow window(
+        client::CopyOf(options, desc_.dtype, columnwise), sides.rows,
+        sides.cols, {first, 0, count, sides.cols, {}});
     if (copied(spec.kind)) {
       const auto to = kept->bytes.span().subspan(used, spec.size);
       used += aligned(spec.size);
       out->spans_.push_back(to);
       if (IsScale(spec.kind)) {
         const int64_t blocks = format.block == 0 ? 0 : first / format.block;
-        ConvertScales(format, whole, from, part, to, columnwise ? 0 : first,
-                      columnwise ? blocks : 0);
+        ConvertScales(format, window.whole(), from, window.part(), to,
+                      columnwise ? 0 : first, columnwise ? blocks : 0);
       } else {
-        CopyLines(whole, from, first, format.element == DType::kE2M1x2, part,
-                  to);
+        Gather(window.Codes(), from, to);
       }
       continue;
     }
-    int64_t skip = 0;
-    if (spec.kind == TensorKind::kRowwiseData) {
-      skip = first * whole.data_line;
-    } else if (spec.kind == TensorKind::kColumnwiseData) {
-      skip = first * whole.data_position;
-    } else if (!columnwise && spec.kind == TensorKind::kRowwiseAmax &&
+    size_t skip = 0;
+    if (IsCode(spec.kind)) {
+      skip = window.Codes().at;
+    } else if (spec.kind == TensorKind::kRowwiseAmax &&
                HasAmaxOfLines(format, options.form)) {
       // One amax for each row. Otherwise the amax is one number, or for each
       // column.
-      skip = first * static_cast<int64_t>(sizeof(float));
+      skip = static_cast<size_t>(first) * sizeof(float);
     }
-    out->spans_.push_back(from.subspan(static_cast<size_t>(skip), spec.size));
+    out->spans_.push_back(from.subspan(skip, spec.size));
   }
   out->owner_ = kept;
   return out;

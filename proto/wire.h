@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
 
 // Copies every source to its offset in the job's staging buffer (the offsets of
 // plan.inputs()) and zeroes the gaps, in one pass over the slices. `message` is
-// the message that was parsed.
+// the message that was parsed. Defined in proto/stream/chunks.cc.
 void Gather(const Request& request, Slices message,
             absl::Span<std::byte> staging);
 

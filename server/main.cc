@@ -3,7 +3,6 @@
 #include <grpc/grpc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,15 +86,11 @@ int End(int code, const std::string& message) {
   } catch (...) {
     std::abort();
   }
-  rlimit space = {};
-  getrlimit(RLIMIT_AS, &space);
-  dprintf(STDERR_FILENO,
-          space.rlim_cur == RLIM_INFINITY
-              ? "quantd: no memory or no threads to start with: give it more, "
-                "or less to do by --memory-budget, --cpu-threads and --slots\n"
-              : "quantd: no address space to start with: at most %llu KiB are "
-                "allowed (ulimit -v); allow 1 GiB and the --memory-budget\n",
-          static_cast<unsigned long long>(space.rlim_cur >> 10));
+  dprintf(
+      STDERR_FILENO,
+      "quantd: no memory, threads or address space to start with: give it "
+      "more (by ulimit -v: 1 GiB and the --memory-budget), or less to do by "
+      "--memory-budget, --cpu-threads and --slots\n");
   _exit(kExitFailed);
 }
 
@@ -108,7 +103,7 @@ void AwaitStop(const sigset_t& signals, quantd::Server& server) {
     quantd::Log(quantd::LogLevel::kInfo, "reload",
                 {{"transport", server.credentials().transport()},
                  {"tokens", server.credentials().tokens()}});
-    server.Reload();
+    server.credentials().Reload();
   }
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
 #include "kernels/device/health/self_test.h"
@@ -28,6 +28,11 @@ constexpr int kMaxFrame = 1 << 20;
 int Threads(int asked, int cores) {
   if (asked > 0) return asked;
   return std::max<int>(1, std::thread::hardware_concurrency() / cores);
+}
+
+absl::Status AboutFlag(std::string_view flag, const absl::Status& s) {
+  return absl::Status(s.code(),
+                      fmt::format("{}: {}", flag, std::string(s.message())));
 }
 
 bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
@@ -142,7 +147,7 @@ Server::Server(const ServerOptions& options,
     : env_(options, shares, GateLimits(options, shares, backends),
            Threads(0, 8), std::move(backends), std::move(credentials)),
       gate_thread_(env_.gate, options.now) {
-  v1::Limits limits;
+  v1::Limits& limits = env_.limits;
   limits.set_memory_budget_bytes(shares.budget);
   limits.set_max_rank(kMaxRank);
   limits.set_amax_estimation_scale(options.estimate);
@@ -153,7 +158,6 @@ Server::Server(const ServerOptions& options,
   }
   limits.set_max_request_bytes(
       env_.request_limit[wire::Index(wire::Method::kQuantize)]);
-  env_.info = std::make_unique<ServerInfo>(&env_.engine, limits);
   env_.defaults.amax_estimation_scale = options.estimate;
   env_.speaks_for_many = TrustedHosts(options);
   for (size_t i = 0; i < env_.engine.size(); ++i) {
@@ -181,9 +185,9 @@ absl::Status Server::Listen() {
                                                  : MostConnections(),
                                              env_.options.max_send});
   if (!acceptor.ok()) {
-    return absl::UnavailableError(absl::StrCat(
-        acceptor.status().message(),
-        "; stop what listens there, or choose another with --listen"));
+    return absl::UnavailableError(fmt::format(
+        "{}; stop what listens there, or choose another with --listen",
+        std::string(acceptor.status().message())));
   }
   env_.acceptor = *std::move(acceptor);
   address_ = env_.acceptor->address();
@@ -229,12 +233,10 @@ absl::Status Server::Listen() {
     for (auto* queues : {&queues_, &stream_queues_}) {
       for (auto& queue : *queues) {
         queue->Shutdown();
-        void* tag;
-        bool ok;
-        while (queue->Next(&tag, &ok)) {
-        }
+        env_.queue_threads.Add(queue.get());
       }
     }
+    env_.queue_threads.Join();
     return absl::UnavailableError("gRPC cannot start a server");
   }
   ArmCalls();
@@ -289,12 +291,8 @@ absl::Status Server::ListenForMemory() {
   limits.connection_bytes = limits.bytes / 2;
   auto door = MemoryDoor::Open(env_.options.memory_socket, *std::move(peers),
                                limits, &env_.regions);
-  if (!door.ok()) {
-    return absl::Status(
-        door.status().code(),
-        absl::StrCat("--memory-socket: ", door.status().message()));
-  }
-  door_ = *std::move(door);
+  if (!door.ok()) return AboutFlag("--memory-socket", door.status());
+  env_.door = *std::move(door);
   return absl::OkStatus();
 }
 
@@ -303,18 +301,14 @@ absl::Status Server::ListenForMetrics() {
   auto http = HttpListener::Start(
       env_.options.metrics_address,
       [this](std::string_view path) { return AnswerHttp(path); });
-  if (!http.ok()) {
-    return absl::Status(
-        http.status().code(),
-        absl::StrCat("--metrics-address: ", http.status().message()));
-  }
+  if (!http.ok()) return AboutFlag("--metrics-address", http.status());
   http_ = *std::move(http);
   return absl::OkStatus();
 }
 
 HttpReply Server::AnswerHttp(std::string_view path) const {
   if (path == "/metrics") {
-    return {"200 OK", MetricsPage({env_, door_.get()}),
+    return {"200 OK", MetricsPage(env_),
             "text/plain; version=0.0.4; charset=utf-8"};
   }
   if (path == "/healthz") return {"200 OK", "alive\n"};

@@ -17,7 +17,6 @@
 
 #include "absl/status/statusor.h"
 #include "server/calls/call_environment.h"
-#include "server/memory/door.h"
 #include "server/observe/http_listener.h"
 
 namespace quantd {
@@ -45,14 +44,12 @@ class Server {
   }
   const MemoryShares& shares() const { return env_.shares; }
   void LogDevices() const;
-  const ServerCredentials& credentials() const { return *env_.credentials; }
-  // Reads certificates and tokens again.
-  void Reload() { env_.credentials->Reload(); }
+  ServerCredentials& credentials() const { return *env_.credentials; }
   const Gate& gate() const { return *env_.gate; }
   const CallRegistry& calls() const { return env_.registry; }
   const Acceptor& connections() const { return *env_.acceptor; }
   // Null without options.memory_socket.
-  const MemoryDoor* memory_door() const { return door_.get(); }
+  const MemoryDoor* memory_door() const { return env_.door.get(); }
 
   // Stops the server: health says NOT_SERVING; after `delay` new calls are
   // refused; accepted calls finish, or are cancelled after
@@ -95,7 +92,6 @@ class Server {
   bool drained_ = false;
   bool drained_well_ = false;
   bool stuck_ = false;
-  std::unique_ptr<MemoryDoor> door_;
   // Last, so that it is destroyed first: it reads everything else.
   std::unique_ptr<HttpListener> http_;
 };

@@ -52,22 +52,22 @@ kernels/cuda/encode/frame/rotated: kernels/cuda/encode/frame/in_place.cuh kernel
 kernels/cuda/encode/fp8: kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4: kernels/arith kernels/arith/profile kernels/cuda/args.h kernels/cuda/launch.h kernels/cuda/ptx kernels/cuda/tile
 kernels/cuda/encode/nvfp4/squares: kernels/arith kernels/cuda/encode/nvfp4 kernels/cuda/launch.h
-proto: vocabulary kernels/plan kernels/device/backend.h proto/memory proto/stream absl fmt google messages
+proto: vocabulary kernels/plan kernels/device/backend.h quantd/server_info.h proto/memory proto/stream absl fmt google messages
 proto/memory: vocabulary kernels/plan absl fmt messages
 proto/stream: vocabulary proto absl fmt
 proto/net: absl fmt grpcpp openssl CLI
-server: grpc kernels/device kernels/device/health proto/net server/calls server/config server/gate server/memory server/net server/observe absl fmt grpcpp
+server: grpc kernels/device kernels/device/health proto/net server/calls server/config server/gate server/net server/observe absl fmt grpcpp
 server/calls: vocabulary kernels/plan kernels/device kernels/device/health proto proto/net proto/stream server/config server/device server/gate server/memory server/net server/observe absl fmt google grpc grpcpp messages
 server/config: kernels/device proto proto/net server/gate/steady_time.h server/observe/log.h absl fmt CLI
 server/device: kernels/device kernels/device/health server/gate server/observe/health.h server/observe/log.h absl
 server/gate: proto absl
 server/memory: vocabulary proto proto/memory server/net/listen_socket.h server/gate/steady_time.h absl fmt kernels/device/device_memory.h kernels/device/devices.h
 server/net: proto/net server/calls/failure.h server/config/options.h server/gate server/observe/log.h absl fmt grpc grpcpp openssl
-server/observe: kernels/plan kernels/device proto proto/net server/calls server/config server/gate server/memory/door.h server/net absl fmt google grpc grpcpp messages spdlog
+server/observe: kernels/device proto proto/net server/calls server/config server/gate server/net absl fmt google grpc grpcpp messages spdlog
 client: include/quantd kernels/plan client/net client/route client/call client/tensors fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
 client/client: proto/net/trace_context.h
-client/bands: vocabulary kernels/plan kernels/plan/profile quantd/call_options.h quantd/result.h client/call client/tensors absl fmt
+client/bands: vocabulary kernels/plan quantd/call_options.h quantd/result.h client/call client/tensors absl fmt
 client/memory: vocabulary proto/memory quantd/call_options.h quantd/buffers.h absl fmt
 client/call: vocabulary kernels/plan quantd/call_options.h quantd/error.h quantd/buffers.h client/memory quantd/result.h quantd/server_info.h absl fmt
 client/route: vocabulary kernels/plan proto proto/memory client/bands client/call quantd/call_options.h client/memory/lending.h quantd/result.h client/tensors/result_builder.h absl fmt
@@ -83,7 +83,7 @@ client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpo
 client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
-client/local: quantd/local.h vocabulary kernels/plan kernels/device proto/methods.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
+client/local: quantd/local.h vocabulary kernels/device proto/methods.h proto/server_info.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
 client/net: vocabulary kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h quantd/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
 client/net/stream: vocabulary proto/net proto/stream quantd/call_options.h quantd/result.h client/net client/call client/tensors absl grpcpp
 client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h include/quantd client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
@@ -112,7 +112,7 @@ tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_d
 tests/server/observe: kernels/plan server/observe tests/server tests/testing absl fmt stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/config/options.h server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
-tests/client/bands: quantd/client.h client/bands client/local/local_devices.h client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
+tests/client/bands: quantd/client.h client/bands client/tensors client/local/local_devices.h client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan include/quantd client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint

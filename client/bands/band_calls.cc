@@ -11,7 +11,7 @@
 #include "client/bands/band_join.h"
 #include "client/bands/band_place.h"
 #include "client/bands/band_threads.h"
-#include "client/bands/turns.h"
+#include "client/tensors/copy_window.h"
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 #include "kernels/plan/shards.h"
@@ -120,13 +120,13 @@ class Meeting {
 
  private:
   void Add(size_t i, const CopyAmax& found) {
-    turns_.Give();
+    turns_.release();
     const std::lock_guard lock(mutex_);
     Raise(absl::MakeSpan(whole_.rowwise), bands_[i].row, found.rowwise);
     Raise(absl::MakeSpan(whole_.columnwise), 0, found.columnwise);
     teller_.Add(bands_[i]);
     if (++told_ < bands_.size()) return;
-    Settle(plan_, &whole_);
+    SettleAmax(plan_, &whole_);
     hopeless_ = !IsFinite(whole_);
     for (size_t k = 0; k < bands_.size(); ++k) {
       if (hopeless_) {
@@ -185,7 +185,7 @@ class BandRun {
   // Calls `work` for all bands, with at most `at_once * kUnderWay` in progress.
   template <typename Work>
   absl::Status InTurn(Work work) {
-    Turns turns(whole_.at_once);
+    Turns turns(std::max(whole_.at_once, 1));
     return ForEachBand(whole_.call.control, whole_.bands,
                        whole_.at_once * kUnderWay, turns,
                        [&](const Band& band, CallControl& control) {
@@ -229,12 +229,12 @@ absl::StatusOr<CopyAmax> BandRun::Search(int* sent) {
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  Settle(whole_.plan, &all);
+  SettleAmax(whole_.plan, &all);
   return all;
 }
 
 absl::Status BandRun::Meet(bool* finite) {
-  Turns turns(whole_.at_once);
+  Turns turns(std::max(whole_.at_once, 1));
   Meeting meeting(whole_.plan, whole_.bands, &teller_, &turns);
   const auto status = ForEachBand(
       whole_.call.control, whole_.bands, static_cast<int>(whole_.bands.size()),

@@ -76,7 +76,7 @@ absl::Status BandJoin::Add(const Band& band, const Plan& plan,
     const Strip strip = places_.StripOf(part, band);
     if (IsWritten(part, strip, plan)) continue;
     const auto bytes = result.bytes(part.kind);
-    const size_t end = (strip.count - 1) * strip.band_pitch + strip.bytes;
+    const size_t end = (strip.count - 1) * strip.part_pitch + strip.bytes;
     const size_t whole =
         strip.at + (strip.count - 1) * strip.whole_pitch + strip.bytes;
     if (strip.count > 0 && (end > bytes.size() || whole > targets_[i].size())) {
@@ -99,20 +99,12 @@ absl::Status BandJoin::Add(const Band& band, const Plan& plan,
       }
       case Part::kMaxima:
         Raise({reinterpret_cast<float*>(to.data()), to.size() / sizeof(float)},
-              places_.FirstOf(part, band), result.amaxes(part.kind));
+              IsColumnwise(part.kind) ? 0 : band.row, result.amaxes(part.kind));
     }
   }
   ++report_.bands;
-  report_.saw_nan |= result.saw_nan();
-  report_.saw_inf |= result.saw_inf();
-  // All bands have the same global scale, so each reports the same count.
-  report_.replaced_globals =
-      std::max(report_.replaced_globals, result.replaced_globals());
+  report_.Add(result);
   AddDevice(result.device(), &report_.device);
-  report_.request_id = result.request_id();
-  report_.attempts += result.attempts();
-  report_.transport = result.transport();
-  report_.streamed |= result.streamed();
   return absl::OkStatus();
 }
 

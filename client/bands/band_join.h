@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "client/bands/band_place.h"
 #include "client/bands/band_plan.h"
+#include "client/tensors/copy_window.h"
 #include "client/tensors/result_builder.h"
 #include "quantd/call_options.h"
 #include "quantd/plan.h"

@@ -184,17 +184,6 @@ CopyAmax AmaxOfBand(const Plan& plan, const Band& band, const CopyAmax& whole) {
   return {RowsOf(o, whole.rowwise, band), whole.columnwise};
 }
 
-void Settle(const Plan& plan, CopyAmax* amax) {
-  const auto& o = std::get<QuantizeOptions>(plan.options());
-  for (const bool columnwise : {false, true}) {
-    const AmaxSource source = SourceOfAmax(o, columnwise);
-    auto& values = columnwise ? amax->columnwise : amax->rowwise;
-    if (source.kind == AmaxSource::Kind::kGiven) values = source.values();
-    if (!source.computed()) continue;
-    for (float& a : values) a *= source.factor;
-  }
-}
-
 absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
                                 const CopyAmax* amax) {
   const TensorDesc desc = DescOf(plan, band);

@@ -76,12 +76,8 @@ absl::StatusOr<Plan> ReducingPlan(const Plan& plan, const Band& band);
 // The band's entries of the reduced amax values of the whole.
 CopyAmax AmaxOfBand(const Plan& plan, const Band& band, const CopyAmax& whole);
 
-// Turns the maximum over all bands into the amax for the options: applies
-// estimation factors, and fills in values that the caller gave. Values may be
-// Inf or NaN.
-void Settle(const Plan& plan, CopyAmax* amax);
-
-// The plan of one band. `amax`, required if NeedsAmax, must have passed Settle.
+// The plan of one band. `amax`, required if NeedsAmax, must have passed
+// SettleAmax.
 absl::StatusOr<Plan> PlanOfBand(const Plan& plan, const Band& band,
                                 const CopyAmax* amax = nullptr);
 

@@ -42,21 +42,24 @@ absl::Status ForEachBand(CallControl& whole, const std::vector<Band>& bands,
   std::mutex mutex;
   absl::Status first;
   std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
   const auto fail = [&](const absl::Status& status) {
     next = bands.size();
+    failed = true;
     {
       const std::lock_guard lock(mutex);
       if (!first.ok()) return;
       first = status;
     }
-    turns.Fail();
+    turns.release(static_cast<ptrdiff_t>(threads));
     stop();
   };
   const auto loop = [&](CallControl& control) {
     for (;;) {
       const size_t i = next++;
       if (i >= bands.size()) return;
-      if (!turns.Take()) return;
+      turns.acquire();
+      if (failed) return;
       const absl::Status status = work(bands[i], control);
       if (!status.ok()) return fail(WithRows(status, bands[i]));
     }

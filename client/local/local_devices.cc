@@ -10,8 +10,8 @@
 #include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
-#include "kernels/plan/support.h"
 #include "proto/methods.h"
+#include "proto/server_info.h"
 #include "quantd/field_error.h"
 #include "quantd/local.h"
 #include "quantd/piece_options.h"
@@ -83,7 +83,13 @@ absl::StatusOr<QuantizeDescription> LocalDevices::Describe(
 absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
                                                  CallControl& control) {
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
-  ServerInfo info;
+  std::vector<wire::DeviceState> devices;
+  for (size_t i = 0; i < engine_.size(); ++i) {
+    const Backend& backend = engine_.backend(i);
+    const BackendStats stats = backend.stats();
+    devices.push_back({backend.info(), stats, stats.healthy});
+  }
+  ServerInfo info = wire::FromProto(wire::DescribeDevices(devices));
   info.version = QUANTD_VERSION;
   // There is no request to limit, but callers cut tensors into pieces of this
   // size and rely on memory for each piece.
@@ -96,41 +102,6 @@ absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
       });
   info.memory_budget_bytes = budget_;
   info.max_rank = kMaxRank;
-  std::vector<std::string> kinds;
-  for (size_t i = 0; i < engine_.size(); ++i) {
-    const BackendInfo& backend = engine_.backend(i).info();
-    const BackendStats stats = engine_.backend(i).stats();
-    DeviceInfo device;
-    device.name = backend.name;
-    device.kind = backend.kind;
-    device.description = backend.description;
-    device.healthy = stats.healthy;
-    device.memory_limit_bytes = backend.memory_limit;
-    device.memory_high_water_bytes = stats.pool_high_water;
-    device.jobs = stats.jobs;
-    device.rht_cache_hits = stats.rht_cache_hits;
-    device.rht_cache_misses = stats.rht_cache_misses;
-    device.rht_launches = stats.rht_launches;
-    info.devices.push_back(std::move(device));
-    // All devices of a process have the same kind.
-    if (i == 0) kinds.push_back(backend.kind);
-  }
-  for (const FormatSpec& spec : kFormats) {
-    FormatSupport format;
-    format.format = spec.format;
-    format.name = std::string(spec.name);
-    format.device_kinds = kinds;
-    format.inputs.assign(std::begin(kInputTypes), std::end(kInputTypes));
-    format.usages.assign(std::begin(kUsages), std::end(kUsages));
-    if (spec.options & kOptRht) {
-      format.rht_dimensions.assign(std::begin(kRhtDimensions),
-                                   std::end(kRhtDimensions));
-    }
-    for (const std::string_view name : OptionsOf(spec)) {
-      format.options.push_back(std::string(name));
-    }
-    info.formats.push_back(std::move(format));
-  }
   return info;
 }
 

@@ -5,6 +5,7 @@
 #include "client/call/error_details.h"
 #include "client/tensors/result_builder.h"
 #include "proto/messages.h"
+#include "proto/server_info.h"
 #include "proto/wire.h"
 #include "quantd.pb.h"
 
@@ -88,45 +89,7 @@ absl::StatusOr<ServerInfo> ReadServerInfo(
     absl::Span<const std::string_view> slices) {
   const auto reply = Parse<v1::GetServerInfoReply>(slices);
   if (!reply.ok()) return reply.status();
-  ServerInfo info;
-  info.version = reply->version();
-  info.max_request_bytes = reply->limits().max_request_bytes();
-  info.memory_budget_bytes = reply->limits().memory_budget_bytes();
-  info.max_rank = static_cast<int>(reply->limits().max_rank());
-  info.amax_estimation_scale = reply->limits().amax_estimation_scale();
-  info.reduces_amax = reply->limits().reduce_amax();
-  for (const v1::Device& d : reply->devices()) {
-    DeviceInfo device;
-    device.name = d.name();
-    device.kind = d.kind();
-    device.description = d.description();
-    device.healthy = d.state() == v1::Device::STATE_HEALTHY;
-    device.memory_limit_bytes = d.memory_limit_bytes();
-    device.memory_high_water_bytes = d.memory_high_water_bytes();
-    device.jobs = d.jobs();
-    device.rht_cache_hits = d.rht_cache_hits();
-    device.rht_cache_misses = d.rht_cache_misses();
-    device.rht_launches = d.rht_launches();
-    info.devices.push_back(std::move(device));
-  }
-  for (const v1::FormatSupport& f : reply->formats()) {
-    FormatSupport support;
-    support.format = wire::FromProto(f.format());
-    support.name = f.name();
-    support.device_kinds.assign(f.device_kinds().begin(),
-                                f.device_kinds().end());
-    for (int t : f.inputs()) {
-      support.inputs.push_back(wire::FromProto(static_cast<v1::DType>(t)));
-    }
-    for (int u : f.usages()) {
-      support.usages.push_back(static_cast<Usage>(u));
-    }
-    support.rht_dimensions.assign(f.rht_dimensions().begin(),
-                                  f.rht_dimensions().end());
-    support.options.assign(f.options().begin(), f.options().end());
-    info.formats.push_back(std::move(support));
-  }
-  return info;
+  return wire::FromProto(*reply);
 }
 
 }  // namespace quantd::client

@@ -28,9 +28,6 @@ class Join {
   absl::StatusOr<Result> Take() { return builder_.Take(std::move(report_)); }
 
  private:
-  void AddCopy(TensorKind kind, const Shard& piece,
-               absl::Span<const std::byte> from, absl::Span<std::byte> to);
-
   const Plan& plan_;
   ResultBuilder builder_;
   ResultBuilder::Report report_;

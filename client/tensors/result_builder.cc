@@ -96,17 +96,16 @@ ResultBuilder::ResultBuilder(const Plan& plan,
   filled_.resize(count);
   // One block for all parts without a destination. Parts are aligned in it.
   size_t total = 0;
-  std::vector<size_t> places(count);
+  std::vector<size_t> places(count, SIZE_MAX);
   for (size_t i = 0; i < count; ++i) {
     const TensorSpec& spec = result_.parts_[i];
-    for (const Destination& d : into) {
-      if (d.kind == spec.kind) targets_[i] = d.bytes;
-    }
-    const bool given =
-        std::any_of(into.begin(), into.end(),
-                    [&](const Destination& d) { return d.kind == spec.kind; });
-    places[i] = given ? SIZE_MAX : total;
-    if (!given) {
+    const auto given =
+        std::find_if(into.begin(), into.end(),
+                     [&](const Destination& d) { return d.kind == spec.kind; });
+    if (given != into.end()) {
+      targets_[i] = given->bytes;
+    } else {
+      places[i] = total;
       total += (spec.size + kPayloadAlignment - 1) / kPayloadAlignment *
                kPayloadAlignment;
     }
@@ -142,40 +141,43 @@ absl::Status ResultBuilder::CheckSame(const TensorSpec& source,
 
 absl::Status ResultBuilder::AddInPlace(const TensorSpec& source) {
   if (!error_.ok()) return error_;
-  for (size_t i = 0; i < result_.parts_.size(); ++i) {
-    if (plan_.outputs()[i].kind != source.kind) continue;
-    if (auto s = CheckSame(source, plan_.outputs()[i]); !s.ok()) return s;
-    filled_[i] = true;
-  }
+  const TensorSpec* const spec = plan_.output(source.kind);
+  if (spec == nullptr) return absl::OkStatus();
+  if (auto s = CheckSame(source, *spec); !s.ok()) return s;
+  Claim(source.kind);
   return absl::OkStatus();
 }
 
 absl::Status ResultBuilder::Add(const TensorSpec& source,
                                 absl::Span<const std::string_view> slices,
                                 size_t payload_offset, size_t payload_size) {
-  if (!error_.ok()) return error_;
-  for (size_t i = 0; i < result_.parts_.size(); ++i) {
-    const TensorSpec& spec = plan_.outputs()[i];
-    if (spec.kind != source.kind) continue;
-    if (auto s = CheckSame(source, spec); !s.ok()) return s;
-    if (source.offset > payload_size ||
-        source.size > payload_size - source.offset) {
-      return NotAsDemanded(source.kind);
-    }
-    CopyRange(slices, payload_offset + source.offset, targets_[i]);
-    filled_[i] = true;
+  if (plan_.output(source.kind) == nullptr) return error_;
+  if (auto s = AddInPlace(source); !s.ok()) return s;
+  if (source.offset > payload_size ||
+      source.size > payload_size - source.offset) {
+    return NotAsDemanded(source.kind);
   }
+  CopyRange(slices, payload_offset + source.offset, Claim(source.kind));
   return absl::OkStatus();
 }
 
 absl::Span<std::byte> ResultBuilder::Claim(TensorKind kind) {
-  if (!error_.ok()) return {};
-  for (size_t i = 0; i < result_.parts_.size(); ++i) {
-    if (result_.parts_[i].kind != kind) continue;
-    filled_[i] = true;
-    return targets_[i];
-  }
-  return {};
+  const TensorSpec* const spec = plan_.output(kind);
+  if (!error_.ok() || spec == nullptr) return {};
+  const auto i = static_cast<size_t>(spec - plan_.outputs().data());
+  filled_[i] = true;
+  return targets_[i];
+}
+
+void ResultBuilder::Report::Add(const Result& part) {
+  saw_nan |= part.saw_nan();
+  saw_inf |= part.saw_inf();
+  // All parts have the same global scale, so each reports the same count.
+  replaced_globals = std::max(replaced_globals, part.replaced_globals());
+  request_id = part.request_id();
+  attempts += part.attempts();
+  transport = part.transport();
+  streamed |= part.streamed();
 }
 
 absl::StatusOr<Result> ResultBuilder::Take(Report report) {

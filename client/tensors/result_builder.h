@@ -62,6 +62,9 @@ class ResultBuilder {
     Transport transport = Transport::kTcp;
     bool streamed = false;
     int bands = 1;
+
+    // Adds the report of a part of the call, except its statistics.
+    void Add(const Result& part);
   };
   // Returns the result; the builder must not be used afterwards. Returns
   // INTERNAL if a part is missing, and RESOURCE_EXHAUSTED if memory was

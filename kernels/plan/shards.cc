@@ -186,6 +186,17 @@ CopyAmax NoMaxima(const Plan& plan) {
   });
 }
 
+void SettleAmax(const Plan& plan, CopyAmax* amax) {
+  const auto& o = std::get<QuantizeOptions>(plan.options());
+  for (const bool columnwise : {false, true}) {
+    const AmaxSource source = SourceOfAmax(o, columnwise);
+    auto& values = columnwise ? amax->columnwise : amax->rowwise;
+    if (source.kind == AmaxSource::Kind::kGiven) values = source.values();
+    if (!source.computed()) continue;
+    for (float& a : values) a *= source.factor;
+  }
+}
+
 absl::StatusOr<Plan> SettledPlan(const Plan& plan, const CopyAmax& reduced) {
   const CopyAmax expected = NoMaxima(plan);
   if (auto s = CheckReduced("reduced_amax.rowwise", expected.rowwise,

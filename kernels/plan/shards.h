@@ -70,6 +70,11 @@ CopyAmax ReadMaxima(const Plan& plan, const Plan& maxima,
 // The maxima of an empty input, which are zeros.
 CopyAmax NoMaxima(const Plan& plan);
 
+// Turns the maxima over all parts into the amax for the options: applies
+// estimation factors, and fills in values that the caller gave. Values may be
+// Inf or NaN.
+void SettleAmax(const Plan& plan, CopyAmax* amax);
+
 // `plan` with the reduced amax as its given amax, to which no factor of an
 // estimate is applied. It has the same outputs and no more scratch. FieldError
 // for "reduced_amax.rowwise" or "...columnwise" if there are too few or too

@@ -10,7 +10,11 @@ namespace {
 
 constexpr std::string_view kInputs = "memory.inputs";
 constexpr std::string_view kOutputs = "memory.outputs";
-constexpr std::string_view kUnknown = "another one";
+// What errors about unknown names expect. No other error expects the same.
+constexpr std::string_view kKnownRegion =
+    "the name of a region that is shared with this server";
+constexpr std::string_view kKnownEvent =
+    "the name of an event that is shared with this server";
 
 // Compares without a sum, which could wrap.
 bool Overlap(const MemoryRange& a, const MemoryRange& b) {
@@ -109,22 +113,18 @@ std::string FieldOf(std::string_view list, const MemoryRange& range) {
 }
 
 absl::Status UnknownRegion(std::string_view field) {
-  return FieldError(fmt::format("{}.region", field),
-                    "the name of a region that is shared with this server",
-                    kUnknown);
+  return FieldError(fmt::format("{}.region", field), kKnownRegion,
+                    "another one");
 }
 
 absl::Status UnknownEvent(std::string_view field) {
-  return FieldError(
-      field, "the name of an event that is shared with this server", kUnknown);
+  return FieldError(field, kKnownEvent, "another one");
 }
 
 bool IsUnknownName(const absl::Status& status) {
   const auto violation = GetFieldViolation(status);
-  if (!violation || violation->got != kUnknown) return false;
-  return violation->field == kWaitEvent || violation->field == kRecordEvent ||
-         (violation->field.starts_with("memory.") &&
-          violation->field.ends_with(".region"));
+  return violation && (violation->expected == kKnownRegion ||
+                       violation->expected == kKnownEvent);
 }
 
 MemoryRange FromProto(const v1::MemoryRange& message) {

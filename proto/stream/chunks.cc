@@ -1,4 +1,5 @@
-// The messages of streams, and copying of chunks into the staging buffer.
+// The messages of streams. The only copy of a payload: from received messages
+// to a job's staging buffer.
 #include "proto/stream/chunks.h"
 
 #include <algorithm>
@@ -147,6 +148,13 @@ void StreamGather::Add(Slices message, const Range& chunk) {
   Cursor in(message);
   in.Skip(chunk.offset);
   in.Walk(chunk.size, [&](std::string_view piece) { Put(piece); });
+}
+
+void Gather(const Request& request, Slices message,
+            absl::Span<std::byte> staging) {
+  // Sources are ranges of the whole message here.
+  const Cursor whole(message);
+  StreamGather(request, staging).Add(message, {0, whole.remaining()});
 }
 
 size_t StreamGather::settled() const {

@@ -11,18 +11,6 @@
 #include "server/config/sizing.h"
 
 namespace quantd {
-namespace {
-
-// Refuses a payload larger than any device's memory, even if little of it is
-// used.
-absl::Status CheckPayloadBytes(uint64_t bytes, size_t most) {
-  if (bytes <= most) return absl::OkStatus();
-  return TooLargeError("payload_bytes", fmt::format("at most {}", most),
-                       fmt::to_string(bytes), most);
-}
-
-}  // namespace
-
 Call::Call(CallEnvironment* env, IncomingCall* call, wire::Method method)
     : env_(env), call_(call), method_(method) {
   record_.method = method;  // kStream until the first message is parsed
@@ -63,16 +51,14 @@ void Call::Admit() {
 }
 
 std::optional<Failure> Call::ReadDeclared(size_t limit) {
-  const auto& metadata = call_->context().client_metadata();
-  const auto it = metadata.find(wire::kRequestBytesKey);
-  if (it == metadata.end() || streams()) return std::nullopt;
+  const auto text = call_->Metadata(wire::kRequestBytesKey);
+  if (!text || streams()) return std::nullopt;
   uint64_t bytes = 0;
-  if (!absl::SimpleAtoi(std::string(it->second.data(), it->second.size()),
-                        &bytes)) {
+  if (!absl::SimpleAtoi(std::string(*text), &bytes)) {
     return Failure::BadRequest(FieldError(
         wire::kRequestBytesKey, "a decimal number", "something else"));
   }
-  if (bytes > limit) return Failure::TooLarge("request", bytes, limit);
+  if (bytes > limit) return Failure::TooLarge(bytes, limit);
   declared_ = bytes;
   return std::nullopt;
 }
@@ -175,7 +161,7 @@ void Call::OnRequest(bool ok) {
   if (declared_ && size > *declared_) {
     return Fail(Failure::LongerThanDeclared(size, *declared_));
   }
-  if (size > most_) return Fail(Failure::TooLarge("request", size, most_));
+  if (size > most_) return Fail(Failure::TooLarge(size, most_));
   if (auto failure = Stopped("while receiving")) return Fail(*failure);
   if (streams()) {
     // Chunks that are not read yet fill the window.
@@ -216,10 +202,13 @@ void Call::PlanRequest() {
     message_.Clear();
     lease_.HoldReceiving(ReceiveNeed(env_->shares.window));
   }
-  const auto& limits = env_->gate->limits().devices;
-  const size_t most = *std::max_element(limits.begin(), limits.end());
+  const size_t most = env_->shares.per_device;
   status = CheckPayload(payload_->Need(), most);
-  if (status.ok()) status = CheckPayloadBytes(payload_->bytes_to_come(), most);
+  if (status.ok()) {
+    // Even if little of it is used.
+    status = CheckMemory("payload_bytes", "split the tensor",
+                         payload_->bytes_to_come(), most);
+  }
   if (!status.ok()) return Fail(Failure::BadRequest(status));
   device_ = env_->engine.Find(payload_->places().device());
   if (payload_->places().wait_event() == nullptr) return Claim();
@@ -227,7 +216,8 @@ void Call::PlanRequest() {
 }
 
 // Holds neither a slot nor payload memory: the client's event may take long, or
-// never come.
+// never come. It is polled, because a GPU stream that waits for it could not be
+// stopped.
 void Call::AwaitEvent() {
   // Most events pass within this time, and no other thread needs to be woken.
   constexpr std::chrono::microseconds kLook{50};
@@ -238,19 +228,19 @@ void Call::AwaitEvent() {
   } while (Clock::now() < end);
   on_network_ = false;
   wait_until_ = Now() + env_->options.max_receive;
-  call_->Ref();  // for OnWaitOver
-  env_->events.Add(this);
+  call_->Ref();  // for PollEvent
+  env_->events.Submit([this] { PollEvent(); });
 }
 
-bool Call::WaitIsOver() {
-  event_passed_ = payload_->places().wait_event()->Passed();
-  return event_passed_ || Stopped("") || Now() >= wait_until_;
-}
-
-void Call::OnWaitOver() {
-  if (auto failure = Stopped("while waiting for an event")) {
+void Call::PollEvent() {
+  const bool passed = payload_->places().wait_event()->Passed();
+  const auto failure = Stopped("while waiting for an event");
+  if (!passed && !failure && Now() < wait_until_) {
+    return env_->events.SubmitLater([this] { PollEvent(); });
+  }
+  if (failure) {
     Fail(*failure);
-  } else if (!event_passed_) {
+  } else if (!passed) {
     Fail(Failure::Deadline(
         "for memory.wait_event: it did not pass within the server's limit"));
   } else {

@@ -21,7 +21,7 @@
 // the limits of time.
 //
 // Threads: at most one moves a call forward at any time: its completion
-// queue's, the gate's, the PlanningThread's, the EventWaits' or a worker's. The
+// queue's, the gate's, a WorkerThread's or a device's worker's. The
 // watch ends a call that waits for its client or a device for too long. The
 // stage, under a lock, decides which of the two comes first.
 #ifndef QUANTD_SERVER_CALLS_CALL_H_
@@ -48,7 +48,6 @@
 #include "server/calls/reply.h"
 #include "server/gate/caller.h"
 #include "server/gate/gate.h"
-#include "server/memory/event_waits.h"
 
 namespace quantd {
 
@@ -91,7 +90,6 @@ class JobWatch {
 
 class Call final : public CallHandler,
                    private Gate::Waiter,
-                   private EventWaits::Waiter,
                    private Engine::Work {
  public:
   Call(CallEnvironment* env, IncomingCall* call, wire::Method method);
@@ -146,8 +144,7 @@ class Call final : public CallHandler,
   void CountLists();
   void PlanRequest();
   void AwaitEvent();
-  bool WaitIsOver() override;
-  void OnWaitOver() override;
+  void PollEvent();
   void Claim();
 
   // Handle the gate's answers, immediate or later. A pending ask holds a
@@ -242,7 +239,6 @@ class Call final : public CallHandler,
 
   // Limit of the wait for the client's event.
   absl::Time wait_until_ = absl::InfinitePast();
-  bool event_passed_ = false;
 
   int device_ = -1;          // in whose memory its tensors are; -1: any
   int runs_ = 0;             // number of its jobs that were begun

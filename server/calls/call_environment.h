@@ -15,13 +15,13 @@
 #include "proto/wire.h"
 #include "server/calls/call_record.h"
 #include "server/calls/call_registry.h"
-#include "server/calls/planning_thread.h"
 #include "server/calls/tensor_service.h"
+#include "server/calls/worker_thread.h"
 #include "server/config/options.h"
 #include "server/config/sizing.h"
 #include "server/device/device_monitor.h"
 #include "server/gate/gate.h"
-#include "server/memory/event_waits.h"
+#include "server/memory/door.h"
 #include "server/memory/regions.h"
 #include "server/net/acceptor.h"
 #include "server/net/call_queue.h"
@@ -54,6 +54,7 @@ struct CallEnvironment {
   // The largest request in one message, by wire::Index of the tensor method.
   size_t request_limit[wire::kTensorMethods.size()] = {};
   wire::RequestDefaults defaults;
+  v1::Limits limits;  // told to clients
   // Whether a host is a proxy, whose calls come from many callers.
   std::function<bool(std::string_view host)> speaks_for_many;
   // Whether every device works on lent memory in place.
@@ -62,8 +63,8 @@ struct CallEnvironment {
   const std::unique_ptr<ServerCredentials> credentials;
   const std::shared_ptr<Gate> gate;
   Engine engine;
-  PlanningThread planning;
-  EventWaits events;
+  WorkerThread planning{WorkerThread::kNice};
+  WorkerThread events;
   RequestIds ids;
   Metrics metrics;
   HealthService health;
@@ -72,8 +73,8 @@ struct CallEnvironment {
   QueueThreads queue_threads;
   // Its thread also drives the monitor and the queue threads.
   CallRegistry registry;
-  Regions regions;  // none where no memory is shared
-  std::unique_ptr<ServerInfo> info;
+  Regions regions;
+  std::unique_ptr<MemoryDoor> door;  // null: no memory is shared
   std::unique_ptr<Acceptor> acceptor;
   TensorService tensors;
   grpc::AsyncGenericService others;

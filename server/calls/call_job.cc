@@ -101,9 +101,8 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
     if (!done.ok()) return FromJob(done.status(), again);
     // A stream's chunks are only on the device, so it cannot run again. With a
     // single device, freeing the message is worth more than a second try.
-    has_input_ =
-        !streams() && (payload_->places().lends_inputs() ||
-                       (runs_ < kMostRuns && env_->monitor->HasAlternative()));
+    has_input_ = !streams() && (payload_->places().lends_inputs() ||
+                                (runs_ < kMostRuns && env_->engine.size() > 1));
     if (!has_input_) DropMessage();
   }
   record_.gathered = Clock::now();

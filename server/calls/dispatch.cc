@@ -52,10 +52,10 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
   // Methods with payloads arrive through their own service.
   const wire::MethodSpec* const ours = wire::FindMethod(path);
   if (ours != nullptr && ours->method == wire::Method::kGetServerInfo) {
-    return small(env->info->GetServerInfo());
+    return small(GetServerInfo(env->engine, env->limits));
   }
   if (ours != nullptr && ours->method == wire::Method::kDescribeQuantize) {
-    return small(env->info->DescribeQuantize());
+    return small(DescribeQuantize(env->defaults));
   }
   if (path == "/grpc.health.v1.Health/Check") {
     return small(env->health.Check());

@@ -101,10 +101,10 @@ Failure Failure::FromJob(const absl::Status& status, std::string_view device,
                           device));
 }
 
-Failure Failure::TooLarge(std::string_view what, size_t bytes, size_t limit) {
-  Failure failure =
-      BadRequest(TooLargeError(what, fmt::format("at most {} bytes", limit),
-                               fmt::format("{} bytes", bytes), limit));
+Failure Failure::TooLarge(size_t bytes, size_t limit) {
+  Failure failure = BadRequest(
+      TooLargeError("request", fmt::format("at most {} bytes", limit),
+                    fmt::format("{} bytes", bytes), limit));
   failure.message +=
       "; split the tensor, send it by rpc Stream or raise the server's limits";
   return failure;

@@ -28,8 +28,8 @@ struct Failure {
   // client learns only which device failed: the device's text is for the log.
   static Failure FromJob(const absl::Status& status, std::string_view device,
                          absl::Duration retry_delay);
-  // `what` has so many bytes, such as "request".
-  static Failure TooLarge(std::string_view what, size_t bytes, size_t limit);
+  // A request of `bytes` bytes.
+  static Failure TooLarge(size_t bytes, size_t limit);
   static Failure LongerThanDeclared(size_t bytes, size_t declared);
   static Failure NoMessage();
   static Failure Busy(absl::Duration retry_delay);

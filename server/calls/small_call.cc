@@ -48,8 +48,7 @@ class SmallCall final : public CallHandler {
     record_.request_bytes = message_.size();
     lease_.HoldReceiving(ReceiveNeed(message_.size()));
     if (message_.size() > method_.max_request) {
-      return Fail(
-          Failure::TooLarge("request", message_.size(), method_.max_request));
+      return Fail(Failure::TooLarge(message_.size(), method_.max_request));
     }
     if (!method_.plans_apart) return Answer();
     call_->Plan([this] { Answer(); });
@@ -85,8 +84,8 @@ class SmallCall final : public CallHandler {
     // A pending write must not have a finish beside it.
     if (method_.after != SmallMethod::kEnd) return call_->Cancel();
     if (too_long) {
-      return Fail(Failure::TooLarge("request", method_.max_request + 1,
-                                    method_.max_request));
+      return Fail(
+          Failure::TooLarge(method_.max_request + 1, method_.max_request));
     }
     Fail(
         Failure::Deadline("for receiving: the request did not arrive within "

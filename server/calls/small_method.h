@@ -40,7 +40,7 @@ struct SmallMethod {
   size_t max_request = 4096;  // bytes
   After after = kEnd;
   std::optional<wire::Method> method;
-  bool plans_apart = false;    // on the PlanningThread
+  bool plans_apart = false;    // on the planning thread
   bool while_draining = true;  // answered while the server drains
   std::function<SmallAnswer(absl::Span<const std::string_view> message,
                             std::string_view request_id)>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -49,31 +48,16 @@ std::string Joined(const std::vector<std::string>& values) {
 // QUANTD_PORT_50151_TCP..., also of services like quantd-metrics; and what
 // quantctl reads.
 bool IsOfOthers(std::string_view name) {
-  if (name.starts_with("QUANTD_CLIENT_") || name.ends_with("_SERVICE_HOST") ||
-      name.ends_with("_PORT") ||
-      name.find("_SERVICE_PORT") != std::string_view::npos) {
-    return true;
-  }
-  const size_t port = name.rfind("_PORT_");
-  return port != std::string_view::npos && port + 6 < name.size() &&
-         absl::ascii_isdigit(name[port + 6]);
+  const size_t port = name.rfind("_PORT");
+  const std::string_view after =
+      port == std::string_view::npos ? "none" : name.substr(port + 5);
+  return name.starts_with("QUANTD_CLIENT_") ||
+         name.find("_SERVICE_") != std::string_view::npos || after.empty() ||
+         (after.size() > 1 && absl::ascii_isdigit(after[1]));
 }
 
-// Takes a value, bare or quoted, off the front of `line`, and the blanks behind
-// it. nullopt if a quote has no end.
-std::optional<std::string> TakeValue(absl::string_view* line) {
-  const bool quoted =
-      absl::StartsWith(*line, "\"") || absl::StartsWith(*line, "'");
-  const size_t end =
-      quoted ? line->find(line->front(), 1) : line->find_first_of(" \t#\"'");
-  if (quoted && end == absl::string_view::npos) return std::nullopt;
-  const std::string value(line->substr(quoted, end - quoted));
-  line->remove_prefix(std::min(line->size() - quoted, end) + quoted);
-  *line = absl::StripLeadingAsciiWhitespace(*line);
-  return value;
-}
-
-// Parses "KEY = VALUE". Returns what is wrong with the line; empty: nothing.
+// Parses "KEY = VALUE", where a value is bare or quoted and a comment may
+// follow. Returns what is wrong with the line; empty: nothing.
 std::string ReadLine(absl::string_view line, std::string* key,
                      std::string* value) {
   const size_t equals = line.find('=');
@@ -81,10 +65,17 @@ std::string ReadLine(absl::string_view line, std::string* key,
   if (absl::StartsWith(line, "[")) return "there are no sections";
   if (equals == absl::string_view::npos) return "has no value";
   line = absl::StripLeadingAsciiWhitespace(line.substr(equals + 1));
-  const auto one = TakeValue(&line);
-  if (!one) return "a quote without its end";
-  if (one->empty()) return "has no value";
-  *value = *one;
+  const bool quoted =
+      absl::StartsWith(line, "\"") || absl::StartsWith(line, "'");
+  if (quoted && line.find(line.front(), 1) == absl::string_view::npos) {
+    return "a quote without its end";
+  }
+  const size_t end =
+      std::min(line.size(), quoted ? line.find(line.front(), 1) + 1
+                                   : line.find_first_of(" \t#\"'"));
+  *value = std::string(line.substr(quoted, end - 2 * quoted));
+  if (value->empty()) return "has no value";
+  line = absl::StripLeadingAsciiWhitespace(line.substr(end));
   if (!line.empty() && !absl::StartsWith(line, "#")) {
     return "more than a value; one with blanks in it needs quotes";
   }

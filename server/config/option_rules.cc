@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <limits>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,13 +23,9 @@ namespace {
 
 constexpr size_t kMostMemory = size_t{1} << 50;
 
-// The kernel's number for users that are not mapped.
+// The user that the kernel shows for all users that a user namespace does not
+// map.
 constexpr uid_t kNobody = 65534;
-
-std::string Read(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Returns INVALID_ARGUMENT with a message for the operator.
 template <typename... Parts>
@@ -96,17 +90,6 @@ absl::Status ValidateAddresses(const ServerOptions& options) {
 
 }  // namespace
 
-bool KnowsAllUsers(const std::string& uid_map) {
-  // A line holds the first user here, the same user outside, and how many.
-  std::istringstream lines(uid_map);
-  uint64_t here = 0;
-  uint64_t outside = 0;
-  uint64_t count = 0;
-  uint64_t known = 0;
-  while (lines >> here >> outside >> count) known += count;
-  return known >= std::numeric_limits<uid_t>::max();
-}
-
 absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
     const std::vector<std::string>& users) {
   std::vector<uid_t> found;
@@ -127,16 +110,15 @@ absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
     found.push_back(entry.pw_uid);
   }
   if (found.empty()) found.push_back(geteuid());
-  uid_t nobody = 0;
-  if (!absl::SimpleAtoi(Read("/proc/sys/kernel/overflowuid"), &nobody)) {
-    nobody = kNobody;
-  }
-  if (std::find(found.begin(), found.end(), nobody) != found.end() &&
-      !KnowsAllUsers(Read("/proc/self/uid_map"))) {
+  // Outside of namespaces one line maps every user.
+  std::ifstream map("/proc/self/uid_map");
+  const std::string users_known((std::istreambuf_iterator<char>(map)), {});
+  if (std::find(found.begin(), found.end(), kNobody) != found.end() &&
+      users_known.find(" 4294967295") == std::string::npos) {
     return Refuse(
         "--memory-peers: expected users that this user namespace knows, got "
         "{}, which all others are here",
-        nobody);
+        kNobody);
   }
   return found;
 }

@@ -140,13 +140,9 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command);
 // `insecure`. Opens no file.
 absl::Status Validate(const ServerOptions& options);
 
-// Whether a user namespace, given its /proc/PID/uid_map, maps every user of the
-// machine. Users that it does not map all appear as nobody.
-bool KnowsAllUsers(const std::string& uid_map);
-
 // Resolves --memory-peers, given as names or numbers; empty means the server's
-// own user. INVALID_ARGUMENT for an unknown name, and for nobody if that stands
-// for several users.
+// own user. INVALID_ARGUMENT for an unknown name, and in a user namespace for
+// nobody, which stands for all users that it does not map.
 absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
     const std::vector<std::string>& users);
 

@@ -29,10 +29,6 @@ size_t HeadNeed(size_t bytes, size_t list_bytes) {
          wire::HeadMemory(std::max(fields, std::min(bytes, kMaxGroups)));
 }
 
-size_t ExpectedPayload(wire::Method method, size_t bytes) {
-  return ExpectedPayload(bytes, wire::SpecOf(method).output_sixteenths);
-}
-
 MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   MemoryShares shares;
   shares.budget = budget;
@@ -61,7 +57,8 @@ size_t LargestRequest(wire::Method method, const MemoryShares& shares,
                       size_t cap) {
   return LargestThat(std::min(cap, wire::kMaxMessageBytes), [&](size_t bytes) {
     return ReceiveNeed(bytes) <= shares.message &&
-           ExpectedPayload(method, bytes) <= shares.per_device;
+           ExpectedPayload(bytes, wire::SpecOf(method).output_sixteenths) <=
+               shares.per_device;
   });
 }
 

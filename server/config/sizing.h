@@ -16,9 +16,6 @@ namespace quantd {
 size_t ReceiveNeed(size_t bytes);
 // Memory of a parsed head with `list_bytes` of lists among its `bytes`.
 size_t HeadNeed(size_t bytes, size_t list_bytes);
-// Device memory that a request of `bytes` serialized bytes is expected to need,
-// before its plan is known.
-size_t ExpectedPayload(wire::Method method, size_t bytes);
 
 struct MemoryShares {
   size_t budget = 0;

@@ -11,14 +11,6 @@
 #include "server/observe/log.h"
 
 namespace quantd {
-namespace {
-
-DeviceFault CauseOf(const absl::Status& status) {
-  if (absl::IsDataLoss(status)) return DeviceFault::kWrongAnswer;
-  return FaultOf(status).value_or(DeviceFault::kError);
-}
-
-}  // namespace
 
 // A device, and its self-test as work for its own workers. Guarded by the
 // monitor's lock.
@@ -217,7 +209,10 @@ void DeviceMonitor::Judge(int device, absl::Time now) {
     return;
   }
   const std::string detail(d.status.message());
-  const DeviceFault cause = CauseOf(d.status);
+  const DeviceFault cause =
+      absl::IsDataLoss(d.status)
+          ? DeviceFault::kWrongAnswer
+          : FaultOf(d.status).value_or(DeviceFault::kError);
   if (health.TestFailed(cause)) {
     Lost(device, cause, detail, "");
   } else if (std::exchange(d.doubted, false)) {

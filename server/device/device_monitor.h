@@ -65,8 +65,6 @@ class DeviceMonitor {
 
   // Whether any device takes work or may do so soon.
   bool takes_work() const { return takes_work_; }
-  // Whether a job that failed may find another device.
-  bool HasAlternative() const { return engine_->size() > 1; }
   // Number of jobs that hang, on all devices.
   int hanging() const;
   // When the next device may work again.

@@ -128,10 +128,7 @@ bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
   // It holds no more of the account than the average, or than its fair part.
   return held * sharers <= budget.used(account) ||
          held + asking.bytes <= limit / sharers ||
-         asking.bytes > limit - limit / kLeaves ||
-         // After half of the longest wait it is served all the same: beside a
-         // crowd of others its turn would never come.
-         now - asking.since >= limits_.max_wait / 2 ||
+         asking.bytes > limit - limit / kLeaves || now >= asking.exempt ||
          asking.bytes <= budget.Room(account) / kNegligible ||
          asking.bytes + limit / kLeaves <= budget.Room(account);
 }
@@ -200,6 +197,9 @@ Gate::Answer Gate::Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
   asking->priority = lease->has_.priority;
   asking->since = now;
   asking->until = std::min(asking->deadline, now + limits_.max_wait);
+  // Beside a crowd of others the turn of an identity that holds much would
+  // never come.
+  asking->exempt = now + limits_.max_wait / 2;
   if (stopped_) return {Outcome::kStopped};
   if (waiters == &payloads_ && !HasDevice(asking->device)) {
     return {Outcome::kNoDevice};

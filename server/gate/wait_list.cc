@@ -149,7 +149,9 @@ absl::Time WaitList::NextChange(absl::Time now) const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& w : waiting_) {
     next = std::min(next, w->until);
-    if (EndOfPatience(*w) > now) next = std::min(next, EndOfPatience(*w));
+    for (const absl::Time change : {EndOfPatience(*w), w->exempt}) {
+      if (change > now) next = std::min(next, change);
+    }
   }
   return next;
 }

@@ -35,6 +35,8 @@ class WaitList {
     Priority priority = Priority::kNormal;
     absl::Time since;
     absl::Time until = absl::InfiniteFuture();
+    // From when its identity's share no longer holds it back.
+    absl::Time exempt = absl::InfiniteFuture();
     size_t passed = 0;  // bytes of smaller calls that were served before it
   };
   using List = std::vector<std::unique_ptr<Waiting>>;

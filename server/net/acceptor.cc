@@ -52,8 +52,6 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(
 Acceptor::Acceptor(ListenSockets sockets, const Limits& limits)
     : limits_(limits), sockets_(std::move(sockets)) {}
 
-Acceptor::~Acceptor() { Stop(); }
-
 void Acceptor::Start(std::unique_ptr<GrpcAcceptor> to) {
   to_ = std::move(to);
   thread_ = std::thread([this] { Run(); });
@@ -176,11 +174,6 @@ std::shared_ptr<Connection> Acceptor::Find(std::string_view peer) const {
   const auto& [found, entry] = *std::prev(next);
   return found == name && entry.connection->countable() ? entry.connection
                                                         : unknown_;
-}
-
-size_t Acceptor::size() const {
-  absl::MutexLock lock(&mutex_);
-  return entries_.size();
 }
 
 }  // namespace quantd

@@ -46,7 +46,7 @@ class Acceptor {
   // Listens, but accepts no connection yet.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(
       std::string_view address, const Limits& limits);
-  ~Acceptor();
+  ~Acceptor() { Stop(); }
 
   // The address that clients dial.
   const std::string& address() const { return sockets_.address(); }
@@ -62,7 +62,10 @@ class Acceptor {
 
   // The connection of a call, by grpc::ServerContext::peer(). Never null.
   std::shared_ptr<Connection> Find(std::string_view peer) const;
-  size_t size() const;
+  size_t size() const {
+    absl::MutexLock lock(&mutex_);
+    return entries_.size();
+  }
 
  private:
   struct Entry {

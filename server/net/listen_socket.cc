@@ -108,8 +108,6 @@ absl::StatusOr<ListenSockets> ListenSockets::Open(std::string_view address) {
   return sockets;
 }
 
-ListenSockets::~ListenSockets() { Close(); }
-
 void ListenSockets::Close() {
   // Another server may have replaced the files by now.
   for (const OwnFile& file : std::exchange(files_, {})) file.Remove();

@@ -38,7 +38,7 @@ class ListenSockets {
   // reason, if the address cannot be used.
   static absl::StatusOr<ListenSockets> Open(std::string_view address);
   ListenSockets(ListenSockets&& other) = default;
-  ~ListenSockets();
+  ~ListenSockets() { Close(); }
 
   // Stops listening.
   void Close();

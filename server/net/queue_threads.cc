@@ -18,12 +18,6 @@ constexpr int64_t kLookMs = 20;
 // would wait as long as the step.
 constexpr std::chrono::system_clock::time_point kNow;
 
-absl::Duration UsedBy(clockid_t clock) {
-  timespec used = {};
-  clock_gettime(clock, &used);
-  return absl::DurationFromTimespec(used);
-}
-
 }  // namespace
 
 QueueThreads::QueueThreads(LoneCaller* lone, int readers,
@@ -31,8 +25,6 @@ QueueThreads::QueueThreads(LoneCaller* lone, int readers,
     : lone_(lone), busy_poll_(busy_poll), readers_(readers) {
   for (QueueUsers& reader : readers_) Add(&nothing_, &reader);
 }
-
-QueueThreads::~QueueThreads() { Join(); }
 
 void QueueThreads::Add(grpc::CompletionQueue* queue, QueueUsers* users) {
   absl::MutexLock lock(&mutex_);
@@ -61,20 +53,7 @@ void QueueThreads::Join() {
 
 bool QueueThreads::Ask(const Seat& seat, void** tag, bool* ok) {
   using Clock = std::chrono::steady_clock;
-  if (seat.users != nullptr) return AskForUsers(seat, tag, ok);
-  const auto end = Clock::now() + busy_poll_;
-  while (lone_->looks() || Clock::now() < end) {
-    const auto answer = seat.queue->AsyncNext(tag, ok, kNow);
-    if (answer != grpc::CompletionQueue::TIMEOUT) {
-      return answer == grpc::CompletionQueue::GOT_EVENT;
-    }
-    lone_->NothingHasCome();
-  }
-  return seat.queue->Next(tag, ok);
-}
-
-bool QueueThreads::AskForUsers(const Seat& seat, void** tag, bool* ok) {
-  while (true) {
+  while (seat.users != nullptr) {
     seat.users->AwaitAny();
     // The monotonic clock cannot be set.
     const auto answer = seat.queue->AsyncNext(
@@ -85,6 +64,15 @@ bool QueueThreads::AskForUsers(const Seat& seat, void** tag, bool* ok) {
       return answer == grpc::CompletionQueue::GOT_EVENT;
     }
   }
+  const auto end = Clock::now() + busy_poll_;
+  while (lone_->looks() || Clock::now() < end) {
+    const auto answer = seat.queue->AsyncNext(tag, ok, kNow);
+    if (answer != grpc::CompletionQueue::TIMEOUT) {
+      return answer == grpc::CompletionQueue::GOT_EVENT;
+    }
+    lone_->NothingHasCome();
+  }
+  return seat.queue->Next(tag, ok);
 }
 
 void QueueThreads::Run(const Seat& seat) {
@@ -101,7 +89,9 @@ void QueueThreads::Look() {
   absl::Duration all;
   int awake = 0;
   for (const auto& seat : seats_) {
-    const absl::Duration used = UsedBy(seat->clock);
+    timespec time = {};
+    clock_gettime(seat->clock, &time);
+    const absl::Duration used = absl::DurationFromTimespec(time);
     all += used - std::exchange(seat->used, used);
     awake += seat->users == nullptr || seat->users->any() ? 1 : 0;
   }

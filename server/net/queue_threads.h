@@ -43,7 +43,7 @@ class QueueThreads {
  public:
   QueueThreads(LoneCaller* lone, int readers,
                std::chrono::microseconds busy_poll);
-  ~QueueThreads();
+  ~QueueThreads() { Join(); }
 
   // Gives a queue a thread, or a new one if its own does not return from a
   // delivery. With `users`, which must outlive this, the queue is polled only
@@ -66,7 +66,6 @@ class QueueThreads {
   };
   void Run(const Seat& seat);
   bool Ask(const Seat& seat, void** tag, bool* ok);
-  static bool AskForUsers(const Seat& seat, void** tag, bool* ok);
 
   LoneCaller* const lone_;
   const std::chrono::microseconds busy_poll_;

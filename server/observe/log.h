@@ -16,7 +16,7 @@
 #include <variant>
 
 #include "absl/time/time.h"
-#include "server/observe/log_level.h"
+#include "server/observe/log_sampler.h"
 
 namespace quantd {
 

@@ -16,9 +16,11 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/observe/log_level.h"
 
 namespace quantd {
+
+// Severity of a log line, numbered as in spdlog.
+enum class LogLevel { kDebug = 1, kInfo, kWarn, kError, kOff = 6 };
 
 class LogSampler {
  public:

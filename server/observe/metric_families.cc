@@ -19,7 +19,7 @@
 namespace quantd {
 namespace {
 
-using From = const MetricsSources&;
+using From = const CallEnvironment&;
 using To = MetricSamples&;
 
 constexpr std::string_view kCounter = "counter";
@@ -41,7 +41,7 @@ void WriteErrors(From from, To to) {
       for (int r = 0; r < v1::ErrorDetail::Reason_ARRAYSIZE; ++r) {
         if (!v1::ErrorDetail::Reason_IsValid(r)) continue;
         const auto reason = static_cast<v1::ErrorDetail::Reason>(r);
-        const uint64_t n = from.env.metrics.Errors(row.method, code, reason);
+        const uint64_t n = from.metrics.Errors(row.method, code, reason);
         // Usual errors are exported as 0: Prometheus sees no increase in a
         // series that begins at 1.
         if (n == 0 && !IsUsual(code, reason)) continue;
@@ -55,8 +55,7 @@ void WriteErrors(From from, To to) {
 template <auto kMember>
 void EachMethod(From from, To to) {
   for (const wire::MethodSpec& row : wire::kMethods) {
-    to.Add(from.env.metrics.Read(row.method).*kMember,
-           {wire::Name(row.method)});
+    to.Add(from.metrics.Read(row.method).*kMember, {wire::Name(row.method)});
   }
 }
 
@@ -64,22 +63,20 @@ void EachMethod(From from, To to) {
 // index.
 template <typename Read>
 void EachDevice(From from, To to, Read read) {
-  for (size_t i = 0; i < from.env.engine.size(); ++i) {
-    to.Add(read(i), {from.env.engine.backend(i).info().name});
+  for (size_t i = 0; i < from.engine.size(); ++i) {
+    to.Add(read(i), {from.engine.backend(i).info().name});
   }
 }
 
 template <auto kMember>
 void EachStatistic(From from, To to) {
-  EachDevice(from, to, [&](size_t i) {
-    return from.env.engine.backend(i).stats().*kMember;
-  });
+  EachDevice(from, to,
+             [&](size_t i) { return from.engine.backend(i).stats().*kMember; });
 }
 
 template <auto kMember>
 void EachLoad(From from, To to) {
-  EachDevice(from, to,
-             [&](size_t i) { return from.env.engine.load(i).*kMember; });
+  EachDevice(from, to, [&](size_t i) { return from.engine.load(i).*kMember; });
 }
 
 const absl::Time kStart = absl::Now();
@@ -130,7 +127,7 @@ constexpr MetricFamily kFamilies[] = {
     {"quantd_serving", kGauge, "",
      "1 while the health service reports SERVING; 0 from the start of a "
      "drain and while no device takes work",
-     [](From from, To to) { to.Add(from.env.health.serving()); }},
+     [](From from, To to) { to.Add(from.health.serving()); }},
 
     {"quantd_requests_total", kCounter, "method",
      "Calls that ended, with OK or with an error. A Stream call counts under "
@@ -138,7 +135,7 @@ constexpr MetricFamily kFamilies[] = {
      "ended before that message was parsed",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kMethods) {
-         to.Add(from.env.metrics.Read(row.method).total.count,
+         to.Add(from.metrics.Read(row.method).total.count,
                 {wire::Name(row.method)});
        }
      }},
@@ -156,7 +153,7 @@ constexpr MetricFamily kFamilies[] = {
      "(out); they are not part of any message",
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kTensorMethods) {
-         const Metrics::Snapshot calls = from.env.metrics.Read(row.method);
+         const Metrics::Snapshot calls = from.metrics.Read(row.method);
          to.Add(calls.shared_input_bytes, {wire::Name(row.method), "in"});
          to.Add(calls.shared_output_bytes, {wire::Name(row.method), "out"});
        }
@@ -172,52 +169,51 @@ constexpr MetricFamily kFamilies[] = {
      [](From from, To to) {
        for (const wire::MethodSpec& row : wire::kTensorMethods) {
          for (size_t i = 0; i < std::size(kCallStages); ++i) {
-           to.Add(from.env.metrics.Read(row.method, i),
+           to.Add(from.metrics.Read(row.method, i),
                   {wire::Name(row.method), kCallStages[i]});
          }
        }
      }},
     {"quantd_active_calls", kGauge, "",
      "Tensor calls that were accepted and have not ended",
-     [](From from, To to) { to.Add(from.env.registry.accepted()); }},
+     [](From from, To to) { to.Add(from.registry.accepted()); }},
     {"quantd_unauthenticated_total", kCounter, "reason",
      "Calls that were refused because their token was missing, unknown or "
      "not valid for the method (forbidden); no other metric counts these "
      "calls",
      [](From from, To to) {
-       to.Add(from.env.credentials->refused(TokenFault::kMissing), {"missing"});
-       to.Add(from.env.credentials->refused(TokenFault::kUnknown), {"unknown"});
-       to.Add(from.env.credentials->refused(TokenFault::kForbidden),
-              {"forbidden"});
+       to.Add(from.credentials->refused(TokenFault::kMissing), {"missing"});
+       to.Add(from.credentials->refused(TokenFault::kUnknown), {"unknown"});
+       to.Add(from.credentials->refused(TokenFault::kForbidden), {"forbidden"});
      }},
 
     {"quantd_memory_budget_bytes", kGauge, "",
      "Total memory for payloads (--memory-budget)",
-     [](From from, To to) { to.Add(from.env.shares.budget); }},
+     [](From from, To to) { to.Add(from.shares.budget); }},
     {"quantd_memory_bound_bytes", kGauge, "",
      "Upper bound of the resident memory of the process",
-     [](From from, To to) { to.Add(from.env.shares.bound); }},
+     [](From from, To to) { to.Add(from.shares.bound); }},
     {"quantd_memory_used_bytes", kGauge, "account",
      "Memory that calls in flight hold, by account: receive (arriving "
      "messages), heads (long lists of groups and amaxes), and one account for "
      "each device (its staging and output)",
      [](From from, To to) {
-       to.Add(from.env.gate->receiving_used(), {"receive"});
-       to.Add(from.env.gate->head_used(), {"heads"});
+       to.Add(from.gate->receiving_used(), {"receive"});
+       to.Add(from.gate->head_used(), {"heads"});
        EachDevice(from, to,
-                  [&](size_t i) { return from.env.gate->payload_used(i); });
+                  [&](size_t i) { return from.gate->payload_used(i); });
      }},
     {"quantd_memory_limit_bytes", kGauge, "account",
      "Limit of each account in quantd_memory_used_bytes; all limits except "
      "that of heads add up to the budget",
      [](From from, To to) {
-       to.Add(from.env.gate->limits().receiving, {"receive"});
-       to.Add(from.env.gate->limits().heads, {"heads"});
+       to.Add(from.gate->limits().receiving, {"receive"});
+       to.Add(from.gate->limits().heads, {"heads"});
        EachDevice(from, to,
-                  [&](size_t i) { return from.env.gate->limits().devices[i]; });
+                  [&](size_t i) { return from.gate->limits().devices[i]; });
      }},
     {"quantd_memory_waiting_calls", kGauge, "", "Calls that wait for memory",
-     [](From from, To to) { to.Add(from.env.gate->waiting()); }},
+     [](From from, To to) { to.Add(from.gate->waiting()); }},
 
     {"quantd_shared_regions", kGauge, "",
      "Regions of shared client memory that are mapped, plus the clients' GPU "
@@ -246,8 +242,8 @@ constexpr MetricFamily kFamilies[] = {
     {"quantd_device_info", kGauge, "device, kind, description",
      "Always 1; the labels describe the device",
      [](From from, To to) {
-       for (size_t i = 0; i < from.env.engine.size(); ++i) {
-         const BackendInfo& info = from.env.engine.backend(i).info();
+       for (size_t i = 0; i < from.engine.size(); ++i) {
+         const BackendInfo& info = from.engine.backend(i).info();
          to.Add(1, {info.name, info.kind, info.description});
        }
      }},
@@ -255,10 +251,10 @@ constexpr MetricFamily kFamilies[] = {
      "1 for the state that the device is in (healthy, suspect, probing or "
      "quarantined), 0 for the other states; only a healthy device takes work",
      [](From from, To to) {
-       for (size_t i = 0; i < from.env.engine.size(); ++i) {
+       for (size_t i = 0; i < from.engine.size(); ++i) {
          for (const DeviceState state : kDeviceStates) {
-           to.Add(from.env.engine.health(i).state() == state,
-                  {from.env.engine.backend(i).info().name, Name(state)});
+           to.Add(from.engine.health(i).state() == state,
+                  {from.engine.backend(i).info().name, Name(state)});
          }
        }
      }},
@@ -267,20 +263,20 @@ constexpr MetricFamily kFamilies[] = {
      "(error) or found no free memory on it (out_of_memory), jobs that did "
      "not end in time (hang), self-tests with wrong bytes (wrong_answer)",
      [](From from, To to) {
-       for (size_t i = 0; i < from.env.engine.size(); ++i) {
+       for (size_t i = 0; i < from.engine.size(); ++i) {
          for (const DeviceFault fault : kDeviceFaults) {
-           to.Add(from.env.engine.health(i).faults(fault),
-                  {from.env.engine.backend(i).info().name, Name(fault)});
+           to.Add(from.engine.health(i).faults(fault),
+                  {from.engine.backend(i).info().name, Name(fault)});
          }
        }
      }},
     {"quantd_device_self_tests_total", kCounter, "device, result",
      "Self-tests of the device that ended: passed or failed",
      [](From from, To to) {
-       for (size_t i = 0; i < from.env.engine.size(); ++i) {
-         const std::string& name = from.env.engine.backend(i).info().name;
-         to.Add(from.env.engine.health(i).tests_passed(), {name, "passed"});
-         to.Add(from.env.engine.health(i).tests_failed(), {name, "failed"});
+       for (size_t i = 0; i < from.engine.size(); ++i) {
+         const std::string& name = from.engine.backend(i).info().name;
+         to.Add(from.engine.health(i).tests_passed(), {name, "passed"});
+         to.Add(from.engine.health(i).tests_failed(), {name, "failed"});
        }
      }},
     {"quantd_device_slots", kGauge, "device",
@@ -297,7 +293,7 @@ constexpr MetricFamily kFamilies[] = {
      "devices)",
      [](From from, To to) {
        EachDevice(from, to, [&](size_t i) {
-         return from.env.engine.backend(i).info().memory_limit;
+         return from.engine.backend(i).info().memory_limit;
        });
      }},
     {"quantd_pool_high_water_bytes", kGauge, "device",

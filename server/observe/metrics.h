@@ -77,14 +77,16 @@ class Histogram {
 // too.
 class Metrics {
  public:
-  // Counts of one method.
-  struct Snapshot {
-    uint64_t request_bytes = 0;
-    uint64_t reply_bytes = 0;  // OK replies only
-    uint64_t shared_input_bytes = 0;
-    uint64_t shared_output_bytes = 0;
-    Histogram::Snapshot total;
+  // Counts of one method, or their values.
+  template <typename Number, typename Durations>
+  struct Counts {
+    Number request_bytes{};
+    Number reply_bytes{};  // OK replies only
+    Number shared_input_bytes{};
+    Number shared_output_bytes{};
+    Durations total;
   };
+  using Snapshot = Counts<uint64_t, Histogram::Snapshot>;
 
   // Must be called once for each call, when it is over.
   void Record(const CallRecord& record) {
@@ -127,12 +129,7 @@ class Metrics {
   static constexpr size_t kCodes = grpc::StatusCode::UNAUTHENTICATED + 1;
   static constexpr size_t kReasons = v1::ErrorDetail::Reason_ARRAYSIZE;
 
-  struct alignas(64) PerMethod {
-    Count request_bytes;
-    Count reply_bytes;
-    Count shared_input_bytes;
-    Count shared_output_bytes;
-    Histogram total;
+  struct alignas(64) PerMethod : Counts<Count, Histogram> {
     std::array<std::array<Count, kReasons>, kCodes> errors = {};
   };
 

@@ -38,10 +38,6 @@ void MetricSamples::Write(std::string_view suffix, Labels labels,
   fmt::format_to(std::back_inserter(page_), " {}\n", value);
 }
 
-void MetricSamples::Add(double value, Labels labels) {
-  Write("", labels, "", value);
-}
-
 void MetricSamples::Add(const Histogram::Snapshot& snapshot, Labels labels) {
   uint64_t below = 0;
   for (size_t i = 0; i < Histogram::kBuckets; ++i) {
@@ -56,13 +52,13 @@ void MetricSamples::Add(const Histogram::Snapshot& snapshot, Labels labels) {
   Write("_count", labels, "", snapshot.count);
 }
 
-std::string MetricsPage(const MetricsSources& sources) {
+std::string MetricsPage(const CallEnvironment& environment) {
   std::string page;
   for (const MetricFamily& f : MetricFamilies()) {
     page += fmt::format("# HELP {} {}\n# TYPE {} {}\n", f.name, f.meaning,
                         f.name, f.type);
     MetricSamples samples(f, &page);
-    f.write(sources, samples);
+    f.write(environment, samples);
   }
   return page;
 }

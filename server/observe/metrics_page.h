@@ -8,16 +8,9 @@
 
 #include "absl/types/span.h"
 #include "server/calls/call_environment.h"
-#include "server/memory/door.h"
 #include "server/observe/metrics.h"
 
 namespace quantd {
-
-// Sources of the metrics, all thread-safe.
-struct MetricsSources {
-  const CallEnvironment& env;
-  const MemoryDoor* door = nullptr;  // null: no memory is shared
-};
 
 struct MetricFamily;
 
@@ -29,7 +22,7 @@ class MetricSamples {
 
   MetricSamples(const MetricFamily& family, std::string* page)
       : family_(family), page_(*page) {}
-  void Add(double value, Labels labels = {});
+  void Add(double value, Labels labels = {}) { Write("", labels, "", value); }
   void Add(const Histogram::Snapshot& snapshot, Labels labels);
 
  private:
@@ -45,14 +38,14 @@ struct MetricFamily {
   std::string_view type;
   std::string_view labels;  // "method, stage"; empty: no labels
   std::string_view meaning;
-  void (*write)(const MetricsSources& from, MetricSamples& to);
+  void (*write)(const CallEnvironment& from, MetricSamples& to);
 };
 
 // In the order of the page.
 absl::Span<const MetricFamily> MetricFamilies();
 
 // Takes locks of the gate, the registry and each device for a short time.
-std::string MetricsPage(const MetricsSources& sources);
+std::string MetricsPage(const CallEnvironment& environment);
 
 }  // namespace quantd
 

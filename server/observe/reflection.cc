@@ -28,12 +28,8 @@ std::string Field(int number, const std::string& bytes) {
 }
 
 std::string Error(const std::string& message) {
-  UnknownFieldSet error;
-  error.AddVarint(1, grpc::StatusCode::NOT_FOUND);
-  error.AddLengthDelimited(2, message);
-  std::string text;
-  error.SerializeToString(&text);
-  return Field(7, text);
+  // ErrorResponse {int32 error_code = 1; string error_message = 2}.
+  return Field(7, "\x08\x05" + Field(2, message));
 }
 
 // Our files import no others.

@@ -4,7 +4,6 @@
 #define QUANTD_SERVER_OBSERVE_SERVER_INFO_H_
 
 #include <string_view>
-#include <utility>
 
 #include "kernels/device/engine.h"
 #include "proto/wire.h"
@@ -13,20 +12,10 @@
 
 namespace quantd {
 
-// Threads: everything here may be used from any thread.
-class ServerInfo {
- public:
-  // `engine` must outlive it.
-  ServerInfo(const Engine* engine, v1::Limits limits)
-      : engine_(engine), limits_(std::move(limits)) {}
-
-  SmallMethod GetServerInfo() const;
-  SmallMethod DescribeQuantize() const;
-
- private:
-  const Engine* const engine_;
-  const v1::Limits limits_;
-};
+// What the server is and can do. `engine` must outlive the method.
+SmallMethod GetServerInfo(const Engine& engine, const v1::Limits& limits);
+// What a request would give.
+SmallMethod DescribeQuantize(const wire::RequestDefaults& defaults);
 
 // grpc.reflection.v1.ServerReflection and v1alpha, which has the same messages:
 // lets grpcurl and similar tools discover the service without its .proto file.

@@ -22,7 +22,7 @@ BUILD = ROOT / "build/fuzz-coverage"
 PARSERS = {
     "request": ["proto/separate_payload.cc", "proto/request.cc",
                 "proto/request_dequantize.cc", "proto/memory/ranges.cc",
-                "proto/gather.cc"],
+                "proto/stream/chunks.cc"],
     "reply": ["proto/reply.cc", "client/net/replies.cc",
               "client/net/server_status.cc"],
     "safetensors": ["client/files/safetensors_header.cc",

@@ -265,7 +265,7 @@ TEST_F(SecurityTest, ReloadDoesNotWaitForTheInterval) {
   }
   absl::SleepFor(absl::Milliseconds(100));
   EXPECT_EQ(Code(before), grpc::OK) << "the server has not reloaded yet";
-  server_->Reload();
+  server_->credentials().Reload();
   EXPECT_TRUE(Eventually([&] { return Code(after) == grpc::OK; }));
   EXPECT_EQ(Code(before), grpc::UNAVAILABLE);
 }

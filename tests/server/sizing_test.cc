@@ -7,6 +7,10 @@
 namespace quantd {
 namespace {
 
+size_t Expected(wire::Method method, size_t bytes) {
+  return ExpectedPayload(bytes, wire::SpecOf(method).output_sixteenths);
+}
+
 TEST(SizingTest, SharesSumToTheBudgetAndTheLargestRequestFits) {
   for (const size_t budget :
        {size_t{16} << 20, size_t{2} << 30, size_t{8} << 30}) {
@@ -19,7 +23,7 @@ TEST(SizingTest, SharesSumToTheBudgetAndTheLargestRequestFits) {
         const size_t n = LargestRequest(row.method, s, wire::kMaxMessageBytes);
         const auto fits = [&](size_t bytes) {
           return ReceiveNeed(bytes) <= s.message &&
-                 ExpectedPayload(row.method, bytes) <= s.per_device;
+                 Expected(row.method, bytes) <= s.per_device;
         };
         EXPECT_TRUE(fits(n)) << budget << " " << devices;
         EXPECT_TRUE(n == wire::kMaxMessageBytes || !fits(n + 1));
@@ -32,7 +36,7 @@ TEST(SizingTest, ReservationCoversUsualPlans) {
   const auto covers = [](wire::Method method, const absl::StatusOr<Plan>& p) {
     ASSERT_TRUE(p.ok()) << p.status();
     // A request consists of its input bytes and a head.
-    EXPECT_LE(PayloadNeed(*p), ExpectedPayload(method, p->input_bytes() + 40))
+    EXPECT_LE(PayloadNeed(*p), Expected(method, p->input_bytes() + 40))
         << wire::Name(method) << " " << p->rows() << "x" << p->cols();
   };
   for (const int64_t n : {128, 1024, 4096}) {

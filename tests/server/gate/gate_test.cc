@@ -203,7 +203,8 @@ TEST_F(GateTest, IdentityAboveItsPartLeavesHalfToOthers) {
   of_good.lease.Reset();
   gate_->Decide(now_);
   EXPECT_EQ(more.told, 0);
-  now_ += absl::Seconds(1);
+  EXPECT_EQ(gate_->NextDecision(), kOpened + absl::Seconds(5));
+  now_ = kOpened + absl::Seconds(5);
   gate_->Decide(now_);
   EXPECT_EQ(more.outcome, Outcome::kGranted);
   // A device's memory is shared in the same way.

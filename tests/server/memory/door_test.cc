@@ -226,16 +226,13 @@ TEST_F(Door, FindsUsersByNameAndNumber) {
 
 // In a user namespace all unmapped users share one number.
 TEST(MemoryPeersTest, RefusesNobodyWhereItStandsForManyUsers) {
-  EXPECT_TRUE(KnowsAllUsers("         0          0 4294967295\n"));
-  EXPECT_FALSE(KnowsAllUsers("         0       1000          1\n"));
-  EXPECT_FALSE(KnowsAllUsers("0 1000 1\n1 100000 65536\n"));
-  EXPECT_FALSE(KnowsAllUsers(""));
   const pid_t child = fork();
   if (child == 0) {
     // This test may itself run in such a namespace.
     std::ifstream map("/proc/self/uid_map");
     const std::string all((std::istreambuf_iterator<char>(map)), {});
-    if (KnowsAllUsers(all) != FindMemoryPeers({"65534"}).ok()) _exit(2);
+    const bool maps_all = all.find(" 4294967295") != std::string::npos;
+    if (maps_all != FindMemoryPeers({"65534"}).ok()) _exit(2);
     if (unshare(CLONE_NEWUSER) != 0) _exit(77);
     // The new namespace maps no user, so the child itself runs as nobody.
     const bool refused =

@@ -311,8 +311,21 @@ float InputScaleOf(Global rule, float amax) {
                                      : GlobalOf(rule, amax);
 }
 
-bool IsPlausible(Global rule, float global) {
-  return AmaxOf(rule, global) <= kNvfp4Range;
+bool IsOf16Bits(double x) {
+  int exponent = 0;
+  const int bits = x <= 65504 ? 11 : 8;
+  const double digits = std::ldexp(std::frexp(x, &exponent), bits);
+  return std::abs(digits - std::nearbyint(digits)) <= std::ldexp(digits, -22);
+}
+
+bool IsReciprocal(Global rule, float global, bool all_large) {
+  if (AmaxOf(rule, global) <= kNvfp4Range) return false;
+  constexpr double kRange = kNvfp4Range;
+  const double scale = rule == Global::kDivisor ? 1.0 / global : global;
+  // compressed-tensors computes divisors of 16-bit weights in 16 bits.
+  const bool own = IsOf16Bits(kRange * scale) || IsOf16Bits(1 / scale);
+  const bool other = IsOf16Bits(kRange / scale) || IsOf16Bits(scale);
+  return own == other ? all_large : other;
 }
 
 }  // namespace quantd::checkpoint

@@ -135,8 +135,14 @@ float GlobalOf(const WeightLayout& layout, float amax);
 float AmaxOf(Global rule, float global);
 // The stored input scale for the largest magnitude of a module's inputs.
 float InputScaleOf(Global rule, float amax);
-// Whether a model's weight may have this stored global scale, which is > 0.
-bool IsPlausible(Global rule, float global);
+// Whether `x` is a number of F16 or BF16, up to two roundings in fp32.
+bool IsOf16Bits(double x);
+// Whether this stored global scale, which is > 0, is the reciprocal of the
+// right one: it implies an unusually large amax, and only its reciprocal
+// implies an amax or a divisor that a 16-bit weight can have. If neither or
+// both do, as in fp32 models, `all_large` decides: whether most weights of the
+// model are so large.
+bool IsReciprocal(Global rule, float global, bool all_large);
 
 }  // namespace quantd::checkpoint
 

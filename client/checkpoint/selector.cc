@@ -1,7 +1,12 @@
 #include "client/checkpoint/selector.h"
 
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
 #include <utility>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
@@ -25,6 +30,106 @@ absl::Status Fits(const Weight& w, const WeightLayout& layout,
   return MakeQuantizePlan({FromSafetensorsName(w.dtype()), {w.rows, w.cols}},
                           OptionsOf(layout, profile))
       .status();
+}
+
+// A key that is equal for the members of a fused layer, and for all experts of
+// a layer, which must have the same format in engines.
+std::string KeyOfFused(const Architecture& architecture,
+                       const std::string& module, int64_t cols) {
+  std::string key(ExpertsAbove(module));
+  if (key.empty()) key = architecture.FusionKey(module, cols);
+  const bool guessed = key.find("#k=") != std::string::npos;
+  return key.empty() || guessed ? module : key;
+}
+
+template <typename Taken>
+std::vector<Weight> Take(std::vector<Weight>* weights, const Taken& taken) {
+  const auto first =
+      std::stable_partition(weights->begin(), weights->end(),
+                            [&](const Weight& w) { return !taken(w); });
+  std::vector<Weight> out(std::make_move_iterator(first),
+                          std::make_move_iterator(weights->end()));
+  weights->erase(first, weights->end());
+  return out;
+}
+
+// Whether engines take the linear layer for queries, keys and values in one.
+bool IsFusedAttention(std::string_view leaf) {
+  constexpr std::string_view kNames[] = {
+      "qkv_proj", "query_key_value", "c_attn",  "Wqkv", "wqkv", "W_pack",
+      "qkv",      "linear_qkv",      "att_proj"};
+  return std::find(std::begin(kNames), std::end(kNames), leaf) !=
+         std::end(kNames);
+}
+
+// The common divisor of the rows of the parts of Mamba-2's in_proj except the
+// last, which has a row for each head. 0 for other layers.
+int64_t PartOfMamba(const Model& model, const Weight& w) {
+  const std::string parent(SplitModule(w.module).parent);
+  const ModelTensor* conv = model.Find(parent + ".conv1d.weight");
+  const ModelTensor* heads = model.Find(parent + ".A_log");
+  if (conv == nullptr || heads == nullptr || conv->stored.shape.empty() ||
+      heads->stored.shape.size() != 1) {
+    return 0;
+  }
+  const int64_t mixed = conv->stored.shape[0];
+  const int64_t inner = w.rows - mixed - heads->stored.shape[0];
+  return std::gcd(inner, (mixed - inner) / 2);
+}
+
+std::vector<Weight> TakeUneven(const Model& model,
+                               const Architecture& architecture,
+                               std::vector<Weight>* weights) {
+  constexpr int64_t kBlock = 128;
+  const auto of_blocks = [](const Weight& w) {
+    return w.layout->format == WeightFormat::kFp8Block;
+  };
+  const auto key_of = [&](const Weight& w) {
+    return KeyOfFused(architecture, w.module, w.cols);
+  };
+  std::map<std::string, size_t> counts;
+  for (const Weight& w : *weights) ++counts[key_of(w)];
+  std::set<std::string> uneven;
+  for (const Weight& w : *weights) {
+    if (!of_blocks(w)) continue;
+    const std::string_view leaf = SplitModule(w.module).leaf;
+    const std::string key = key_of(w);
+    int64_t part = kBlock;
+    if (leaf == "gate_up_proj" || leaf == "up_gate_proj" ||
+        leaf == "input_linear") {
+      part = w.rows / 2;
+    } else if (IsFusedAttention(leaf)) {
+      // If unknown, queries have as many rows as the model is wide.
+      int64_t keys = FactsOf(model.config()).key_rows;
+      if (keys == 0) keys = (w.rows - w.cols) / 2;
+      part = std::gcd(keys, w.rows - 2 * keys);
+    } else if (leaf == "in_proj") {
+      part = PartOfMamba(model, w);
+    } else if (counts[key] > 1 &&
+               !architecture.FusionKey(w.module, w.cols).empty() &&
+               leaf != kLastOfFused) {
+      part = w.rows;
+    }
+    if (part % kBlock != 0 || w.cols % kBlock != 0) uneven.insert(key);
+  }
+  return Take(weights, [&](const Weight& w) {
+    return of_blocks(w) && uneven.count(key_of(w)) > 0;
+  });
+}
+
+std::vector<Weight> TakeTorn(const Model& model,
+                             const Architecture& architecture,
+                             const std::vector<LeftOut>& left,
+                             std::vector<Weight>* weights) {
+  std::set<std::string> torn;
+  for (const LeftOut& l : left) {
+    const ModelTensor* t = model.Find(l.module + ".weight");
+    if (t == nullptr || t->stored.shape.size() != 2 || l.asked) continue;
+    torn.insert(KeyOfFused(architecture, l.module, t->stored.shape[1]));
+  }
+  return Take(weights, [&](const Weight& w) {
+    return torn.count(KeyOfFused(architecture, w.module, w.cols)) > 0;
+  });
 }
 
 }  // namespace
@@ -207,6 +312,14 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
                     "gives it 8",
                     module));
   }
+  if (layout->dialect == Dialect::kCompressedTensors &&
+      (layout->global != Global::kNone ||
+       layout->format == WeightFormat::kFp8) &&
+      !SplitParts(model_type_, module).empty()) {
+    return leave("fused weights that transformers splits",
+                 "transformers splits it while it loads, but its one scale "
+                 "cannot be split; fp8_dynamic has a scale for each row");
+  }
   if (layout->stacked && !IsStacked(*w.source)) {
     return leave(
         "weights that are not experts",
@@ -217,6 +330,30 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
                  std::string(s.message()));
   }
   return layout;
+}
+
+std::vector<std::pair<const ModelTensor*, LeftOut>> TakeUnfit(
+    const Model& model, const Architecture& architecture,
+    const std::vector<LeftOut>& left, std::vector<Weight>* weights) {
+  std::vector<std::pair<const ModelTensor*, LeftOut>> unfit;
+  const auto add = [&](const std::vector<Weight>& taken, const char* kind,
+                       const char* reason) {
+    const ModelTensor* last = nullptr;
+    for (const Weight& w : taken) {
+      if (std::exchange(last, w.source) == w.source) continue;
+      unfit.push_back(
+          {w.source,
+           {w.module, Role::kLinear, kind, reason, w.source->stored.size}});
+    }
+  };
+  add(TakeUneven(model, architecture, weights),
+      "weights with FP8 blocks that engines refuse",
+      "engines run FP8 blocks only if N and K are multiples of 128 for this "
+      "weight and for all weights that they fuse with it");
+  add(TakeTorn(model, architecture, left, weights), kTorn,
+      "engines fuse them with weights that are left out; quantize all of them "
+      "with --include");
+  return unfit;
 }
 
 }  // namespace quantd::checkpoint

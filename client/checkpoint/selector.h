@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -69,6 +70,19 @@ class Selector {
   std::vector<Pattern> include_;
   std::vector<Rule> rules_;
 };
+
+// The `kind` of weights that engines fuse with a matrix that is left out.
+inline constexpr char kTorn[] =
+    "weights that engines fuse with unquantized ones";
+
+// Moves weights that engines cannot run out of `weights`, and returns their
+// tensors and why they are left out. Members of a fused layer must all be
+// quantized or none; matrices in `left` that the user chose are no reason.
+// With FP8 blocks, members must begin at a multiple of 128 rows, and K must be
+// a multiple of 128.
+std::vector<std::pair<const ModelTensor*, LeftOut>> TakeUnfit(
+    const Model& model, const Architecture& architecture,
+    const std::vector<LeftOut>& left, std::vector<Weight>* weights);
 
 }  // namespace quantd::checkpoint
 

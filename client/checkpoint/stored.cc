@@ -202,6 +202,12 @@ Dialect ConfiguredDialect(const Json& config) {
   return Dialect::kNone;
 }
 
+bool IsOfQuark(const Json& config) {
+  const auto said = QuantizationsIn(config);
+  return !said.empty() && said.front().json->is_object() &&
+         said.front().json->value("quant_method", Json()) == "quark";
+}
+
 bool HasComfyLabels(const Model& model) {
   return std::any_of(model.tensors().begin(), model.tensors().end(),
                      [](const ModelTensor& t) {

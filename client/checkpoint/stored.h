@@ -52,6 +52,9 @@ struct StoredModel {
 
 // The dialect that config.json names; kNone if it names none or an unknown one.
 Dialect ConfiguredDialect(const Json& config);
+// Whether config.json says that Quark quantized the model. Its FP8 weights have
+// the same tensors as ModelOpt's.
+bool IsOfQuark(const Json& config);
 
 // The key of the metadata in which newer ComfyUI files describe all quantized
 // layers. Older files have a tensor comfy_quant for each layer.

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <map>
-#include <set>
 #include <utility>
 
-#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/stacked.h"
 #include "client/files/quantized_file.h"
 #include "kernels/plan/profile/profile.h"
@@ -57,101 +54,7 @@ absl::Status CheckInput(const Weight& w) {
       w.module, Name(w.layout->dialect), Name(w.layout->format)));
 }
 
-// A key that is equal for the members of a fused layer, and for all experts of
-// a layer, which must have the same format in engines.
-std::string KeyOfFused(const Architecture& architecture,
-                       const std::string& module, int64_t cols) {
-  std::string key(ExpertsAbove(module));
-  if (key.empty()) key = architecture.FusionKey(module, cols);
-  const bool guessed = key.find("#k=") != std::string::npos;
-  return key.empty() || guessed ? module : key;
-}
-
-template <typename Taken>
-std::vector<Weight> Take(std::vector<Weight>* weights, const Taken& taken) {
-  const auto first =
-      std::stable_partition(weights->begin(), weights->end(),
-                            [&](const Weight& w) { return !taken(w); });
-  std::vector<Weight> out(std::make_move_iterator(first),
-                          std::make_move_iterator(weights->end()));
-  weights->erase(first, weights->end());
-  return out;
-}
-
-std::vector<Weight> TakeUneven(const Model& model,
-                               const Architecture& architecture,
-                               std::vector<Weight>* weights) {
-  constexpr int64_t kBlock = 128;
-  const auto of_blocks = [](const Weight& w) {
-    return w.layout->format == WeightFormat::kFp8Block;
-  };
-  const auto key_of = [&](const Weight& w) {
-    return KeyOfFused(architecture, w.module, w.cols);
-  };
-  std::map<std::string, size_t> counts;
-  for (const Weight& w : *weights) ++counts[key_of(w)];
-  std::set<std::string> uneven;
-  for (const Weight& w : *weights) {
-    if (!of_blocks(w)) continue;
-    const std::string_view leaf = SplitModule(w.module).leaf;
-    const std::string key = key_of(w);
-    int64_t part = kBlock;
-    if (leaf == "gate_up_proj") {
-      part = w.rows / 2;
-    } else if (leaf == "qkv_proj") {
-      part = FactsOf(model.config()).key_rows;
-    } else if (counts[key] > 1 &&
-               !architecture.FusionKey(w.module, w.cols).empty() &&
-               leaf != kLastOfFused) {
-      part = w.rows;
-    }
-    if (part % kBlock != 0 || w.cols % kBlock != 0) uneven.insert(key);
-  }
-  return Take(weights, [&](const Weight& w) {
-    return of_blocks(w) && uneven.count(key_of(w)) > 0;
-  });
-}
-
-std::vector<Weight> TakeTorn(const Model& model,
-                             const Architecture& architecture,
-                             const std::vector<LeftOut>& left,
-                             std::vector<Weight>* weights) {
-  std::set<std::string> torn;
-  for (const LeftOut& l : left) {
-    const ModelTensor* t = model.Find(l.module + ".weight");
-    if (t == nullptr || t->stored.shape.size() != 2 || l.asked) continue;
-    torn.insert(KeyOfFused(architecture, l.module, t->stored.shape[1]));
-  }
-  return Take(weights, [&](const Weight& w) {
-    return torn.count(KeyOfFused(architecture, w.module, w.cols)) > 0;
-  });
-}
-
 }  // namespace
-
-std::vector<std::pair<const ModelTensor*, LeftOut>> TakeUnfit(
-    const Model& model, const Architecture& architecture,
-    const std::vector<LeftOut>& left, std::vector<Weight>* weights) {
-  std::vector<std::pair<const ModelTensor*, LeftOut>> unfit;
-  const auto add = [&](const std::vector<Weight>& taken, const char* kind,
-                       const char* reason) {
-    const ModelTensor* last = nullptr;
-    for (const Weight& w : taken) {
-      if (std::exchange(last, w.source) == w.source) continue;
-      unfit.push_back(
-          {w.source,
-           {w.module, Role::kLinear, kind, reason, w.source->stored.size}});
-    }
-  };
-  add(TakeUneven(model, architecture, weights),
-      "weights with FP8 blocks that engines refuse",
-      "engines run FP8 blocks only if N and K are multiples of 128 for this "
-      "weight and for all weights that they fuse with it");
-  add(TakeTorn(model, architecture, left, weights), kTorn,
-      "engines fuse them with weights that are left out; quantize all of them "
-      "with --include");
-  return unfit;
-}
 
 Weight WeightOf(const StoredWeight& stored) {
   Weight w;

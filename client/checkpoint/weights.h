@@ -33,19 +33,6 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
 // The last member of a fused layer. It alone may end within an FP8 block.
 inline constexpr std::string_view kLastOfFused = "kv_a_proj_with_mqa";
 
-// The `kind` of weights that engines fuse with a matrix that is left out.
-inline constexpr char kTorn[] =
-    "weights that engines fuse with unquantized ones";
-
-// Moves weights that engines cannot run out of `weights`, and returns their
-// tensors and why they are left out. Members of a fused layer must all be
-// quantized or none; matrices in `left` that the user chose are no reason.
-// With FP8 blocks, members must begin at a multiple of 128 rows, and K must be
-// a multiple of 128.
-std::vector<std::pair<const ModelTensor*, LeftOut>> TakeUnfit(
-    const Model& model, const Architecture& architecture,
-    const std::vector<LeftOut>& left, std::vector<Weight>* weights);
-
 // Sets the input_amax of the plan's weights. Fused weights get the largest of
 // their group. Adds a note about weights without one, or returns
 // INVALID_ARGUMENT if engines need it.

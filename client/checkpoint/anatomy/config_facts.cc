@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace quantd::checkpoint {
 namespace {
@@ -21,6 +22,35 @@ constexpr std::string_view kDraftTypes[] = {"medusa", "mlp_speculator"};
 constexpr std::string_view kTowerKeys[] = {
     "image_size",     "patch_size",   "num_channels", "sampling_rate",
     "audio_channels", "num_mel_bins", "conv_dim",     "codebook_size"};
+
+// Names of output heads other than lm_head, each with its model types: all
+// _tied_weights_keys of transformers 5.
+constexpr std::pair<std::string_view, std::string_view> kHeadNames[] = {
+    {"proj_out",
+     " whisper moonshine moonshine_streaming canary canary_decoder "
+     "cohere_asr "},
+    {"output_projection", " biogpt trocr "},
+    {"decoder.output_projection", " fsmt "},
+    {"pred_layer.proj", " xlm flaubert "},
+    {"embed_out", " gpt_neox_japanese "},
+    {"vocab_projector", " distilbert "},
+    {"unembedding_projection", " neomme "},
+    {"lm_loss", " xlnet "},
+    {"generator_lm_head", " electra "},
+    {"head", " rwkv "},
+    {"output", " git "},
+    {"ctc_head", " granite_speech5_ctc "},
+    {"decoder", " modernbert modernbert-decoder "},
+    {"lm_head.out_proj", " t5gemma t5gemma2 "},
+    {"lm_head.decoder",
+     " bert-generation camembert data2vec-text esm gte ibert jina_embeddings_v3"
+     " longformer mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl"
+     " xmod "},
+    {"mlm_score.decoder", " bridgetower vilt "},
+    {"predictions.decoder",
+     " albert bert big_bird blip blip_text_model deberta deberta-v2 ernie fnet"
+     " layoutlm lxmert megatron-bert mobilebert mra nomic_bert nystromformer"
+     " roc_bert roformer squeezebert tapas visual_bert yoso "}};
 
 template <typename Words>
 bool HasOneOf(std::string_view text, const Words& words) {
@@ -100,6 +130,32 @@ void Collect(const Json& config, const std::string& before,
 
 }  // namespace
 
+std::vector<std::string> HeadNames(const Json& config) {
+  if (!config.is_object()) return {"lm_head"};
+  std::vector<const Json*> places = {&config};
+  for (const auto& [key, value] : config.items()) {
+    const bool language =
+        HasOneOf(key, kLanguage) || key.starts_with("decoder");
+    if (value.is_object() && language) places.push_back(&value);
+  }
+  std::vector<std::string> names;
+  for (const Json* place : places) {
+    const auto type = place->find("model_type");
+    if (type == place->end() || !type->is_string()) continue;
+    for (const auto& [head, types] : kHeadNames) {
+      if (types.find(' ' + type->get<std::string>() + ' ') ==
+          std::string_view::npos) {
+        continue;
+      }
+      names.emplace_back(head);
+      if (place == &config) return names;
+    }
+  }
+  // The head may also be that of the whole model.
+  names.emplace_back("lm_head");
+  return names;
+}
+
 std::vector<const Json*> LanguageChain(const Json& config) {
   std::vector<const Json*> chain = {&config};
   for (bool deeper = true; deeper;) {
@@ -121,10 +177,13 @@ ConfigFacts FactsOf(const Json& config) {
   const auto chain = LanguageChain(config);
   facts.hidden_size =
       NumberOf(chain, {"hidden_size", "n_embd", "d_model", "dim"});
-  const int64_t heads = NumberOf(chain, {"num_attention_heads"});
-  const int64_t keys = NumberOf(chain, {"num_key_value_heads"});
+  const int64_t heads = NumberOf(chain, {"num_attention_heads", "n_head"});
+  int64_t keys = NumberOf(chain, {"num_key_value_heads", "num_kv_heads"});
+  if (IsTrue(chain, "multi_query") &&
+      !IsTrue(chain, "new_decoder_architecture"))
+    keys = 1;
   int64_t size = NumberOf(chain, {"head_dim"});
-  if (size == 0 && heads > 0) size = NumberOf(chain, {"hidden_size"}) / heads;
+  if (size == 0 && heads > 0) size = facts.hidden_size / heads;
   facts.key_rows = size * (keys > 0 ? keys : heads);
   const bool two = IsTrue(chain, "is_encoder_decoder") ||
                    NumberOf(chain, {"decoder_layers", "num_decoder_layers",

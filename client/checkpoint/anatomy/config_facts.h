@@ -26,6 +26,10 @@ struct ConfigFacts {
 };
 ConfigFacts FactsOf(const Json& config);
 
+// The names that transformers gives the output head of the model or of its
+// language model. Tied heads are in no file, but are modules in engines.
+std::vector<std::string> HeadNames(const Json& config);
+
 // The nested configurations that describe the language model, innermost first.
 // The last one is `config` itself.
 std::vector<const Json*> LanguageChain(const Json& config);

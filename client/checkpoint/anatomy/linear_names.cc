@@ -46,6 +46,22 @@ constexpr std::string_view kDiffusionPrefixes =
     "  model diffusion_model transformer net unet model.diffusion_model"
     " mid_block ";
 
+// Weights that transformers 5 splits, from its conversion_mapping.py.
+struct SplitWeight {
+  std::string_view type;
+  std::string_view end;     // of the module's name
+  std::string_view holder;  // replaces the module above
+  std::string_view leaves;
+};
+constexpr SplitWeight kSplit[] = {
+    {"hrm_text", "attn.gqkv_proj", "self_attn.",
+     "gate_proj q_proj k_proj v_proj"},
+    {"hrm_text", "mlp.gate_up_proj", "mlp.", "gate_proj up_proj"},
+    {"nomic_bert", "attn.Wqkv", "self_attn.", "q_proj k_proj v_proj"},
+    {"gte", "attention.qkv_proj", "self_attn.", "q_proj k_proj v_proj"},
+    {"gte", "mlp.up_gate_proj", "mlp.", "up_proj gate_proj"},
+    {"jina_embeddings_v3", "mixer.Wqkv", "self_attn.", "q_proj k_proj v_proj"}};
+
 bool IsListed(std::string_view words, std::string_view word) {
   return words.find(' ' + std::string(word) + ' ') != std::string_view::npos;
 }
@@ -86,6 +102,20 @@ bool IsIndex(std::string_view part) {
 bool IsLinearName(std::string_view leaf) { return IsListed(kLinear, leaf); }
 
 bool IsSplitByEngines(std::string_view leaf) { return leaf == "kv_b_proj"; }
+
+std::vector<std::string> SplitParts(std::string_view model_type,
+                                    std::string_view module) {
+  std::vector<std::string> parts;
+  for (const SplitWeight& split : kSplit) {
+    if (split.type != model_type || !module.ends_with(split.end)) continue;
+    std::string above(module.substr(0, module.size() - split.end.size()));
+    above += split.holder;
+    for (const std::string_view leaf : PartsOfName(split.leaves, ' ')) {
+      parts.push_back(above + std::string(leaf));
+    }
+  }
+  return parts;
+}
 
 bool IsLanguageLinear(const NameParts& parts) {
   const size_t at = PlaceOfName(parts);

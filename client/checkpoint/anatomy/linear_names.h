@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_LINEAR_NAMES_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_LINEAR_NAMES_H_
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,12 @@ bool IsLanguageLinear(const NameParts& parts);
 // while they load it, and may then read 4-bit codes as numbers: latent
 // attention's.
 bool IsSplitByEngines(std::string_view leaf);
+
+// The modules into which transformers 5 splits this module while it loads a
+// model of that type; empty if it does not. A scale of the whole weight has no
+// place in them.
+std::vector<std::string> SplitParts(std::string_view model_type,
+                                    std::string_view module);
 
 // Whether the module's own name is that of a linear layer in a block of a
 // diffusion model.

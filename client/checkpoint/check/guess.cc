@@ -156,8 +156,8 @@ absl::Status GuessScales(const Model& model, Guess* guess) {
   return absl::OkStatus();
 }
 
-// Reads the global scale. If a multiplier would imply an impossibly large
-// weight, it is read as a divisor, and vice versa.
+// Reads the global scale. A multiplier that must be the reciprocal of the right
+// one is read as a divisor, and vice versa.
 absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
                          Guess* guess) {
   const Global want = guess->weight.layout->global;
@@ -173,7 +173,7 @@ absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
     guess->global = GlobalOf(want, number);
     return absl::OkStatus();
   }
-  const bool other = !IsPlausible(rule, number);
+  const bool other = IsReciprocal(rule, number, /*all_large=*/false);
   const bool divisor = (rule == Global::kDivisor) != other;
   guess->global =
       divisor == (want == Global::kDivisor) ? number : 1.0f / number;

@@ -88,24 +88,44 @@ absl::StatusOr<bool> AreReciprocals(const Model& model,
   return all > 0 && 2 * large > all && 2 * small > all;
 }
 
-absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored) {
-  constexpr float kLargeAmax = 64;
-  size_t amaxes = 0;
+namespace {
+
+// Whether at least half of the global scales are as `is(rule, scale)` says.
+template <typename Is>
+absl::StatusOr<bool> AreGlobals(const Model& model, const StoredModel& stored,
+                                Is is) {
+  size_t some = 0;
   size_t all = 0;
   for (const StoredWeight& w : stored.weights) {
     const ModelTensor* t = w.part(PartSource::kGlobal);
     if (t == nullptr || w.experts != 1) continue;
     const auto numbers = ReadNumbers(model, *t);
     if (!numbers.ok()) return numbers.status();
-    const Global rule = w.layout->global;
     all += numbers->size();
-    amaxes += static_cast<size_t>(
-        std::count_if(numbers->begin(), numbers->end(), [&](float x) {
-          return x > 1 / kLargeAmax && x < 1 && AmaxOf(rule, x) > kLargeAmax &&
-                 AmaxOf(rule, 1 / x) > kLargeAmax;
-        }));
+    some += static_cast<size_t>(
+        std::count_if(numbers->begin(), numbers->end(),
+                      [&](float x) { return is(w.layout->global, x); }));
   }
-  return all > 0 && 2 * amaxes >= all;
+  return all > 0 && 2 * some >= all;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored) {
+  constexpr float kLargeAmax = 64;
+  return AreGlobals(model, stored, [](Global rule, float x) {
+    return x > 1 / kLargeAmax && x < 1 && AmaxOf(rule, x) > kLargeAmax &&
+           AmaxOf(rule, 1 / x) > kLargeAmax &&
+           (IsOf16Bits(x) || !IsOf16Bits(AmaxOf(rule, x)));
+  });
+}
+
+absl::StatusOr<bool> AreAllLarge(const Model& model,
+                                 const StoredModel& stored) {
+  constexpr float kLargest = 2688;
+  return AreGlobals(model, stored, [](Global rule, float x) {
+    return x > 0 && AmaxOf(rule, x) > kLargest;
+  });
 }
 
 }  // namespace quantd::checkpoint

@@ -35,6 +35,10 @@ struct Difference {
   double ratio() const;
   // The factor by which the model's numbers are larger.
   double gain() const { return signal == 0 ? 1 : product / signal; }
+  // The noise if the model's numbers were multiplied by `factor`.
+  double noise_times(double factor) const {
+    return signal - 2 * factor * product + factor * factor * power;
+  }
   // Whether the model's numbers are the original's times gain(), within the
   // accuracy of the format.
   bool is_multiple() const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
@@ -16,25 +17,6 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Model types and the names of their output heads, if not lm_head.
-constexpr std::pair<std::string_view, std::string_view> kOtherHeads[] = {
-    {"whisper", "proj_out"},
-    {"xlm", "pred_layer.proj"},
-    {"flaubert", "pred_layer.proj"},
-    {"moonshine", "proj_out"},
-    {"biogpt", "output_projection"},
-    {"trocr", "output_projection"},
-    {"distilbert", "vocab_projector"},
-    {"xlnet", "lm_loss"},
-    {"electra", "generator_lm_head"},
-    {"modernbert", "decoder"},
-    {"bert", "decoder"},
-    {"albert", "decoder"},
-    {"roberta", "decoder"},
-    {"xlm-roberta", "decoder"},
-    {"camembert", "decoder"},
-    {"mpnet", "decoder"},
-    {"deberta-v2", "decoder"}};
 constexpr std::string_view kExperts = "experts";
 
 // Names of modules for images and sound in vLLM and SGLang, which rename those
@@ -59,10 +41,9 @@ constexpr std::string_view kFurther[] = {"decoder", "mtp_block"};
 class Modules {
  public:
   Modules(const Model& model, const ConversionPlan& plan)
-      : model_(model), layers_(FactsOf(model.config()).layers) {
-    for (const auto& [type, head] : kOtherHeads) {
-      if (type == model.model_type()) head_ = head;
-    }
+      : model_(model),
+        layers_(FactsOf(model.config()).layers),
+        heads_(HeadNames(model.config())) {
     for (const FusedWeights& group : plan.groups) {
       for (const Weight& w : group.weights) {
         AddQuantized(w.module);
@@ -102,7 +83,9 @@ class Modules {
     }
     // Engines create a head even if it is tied to the embeddings and in no
     // file.
-    if (!has_head_) Add(head_);
+    if (!has_head_) {
+      for (const std::string& head : heads_) Add(head);
+    }
     for (std::string& name : renamed_) Add(std::move(name));
     return std::move(plain_);
   }
@@ -110,15 +93,24 @@ class Modules {
  private:
   void AddQuantized(const std::string& module) {
     quantized_.push_back(module);
-    has_head_ |= SplitModule(module).leaf == head_;
+    has_head_ |= IsHead(module);
     for (size_t dot = module.find('.'); dot != std::string::npos;
          dot = module.find('.', dot + 1)) {
       above_.insert(module.substr(0, dot));
     }
   }
 
+  bool IsHead(std::string_view module) const {
+    return std::any_of(heads_.begin(), heads_.end(), [&](const auto& head) {
+      return module == head || module.ends_with('.' + head);
+    });
+  }
+
   void AddPlain(const std::string& module, Role role) {
-    has_head_ |= SplitModule(module).leaf == head_;
+    for (std::string& part : SplitParts(model_.model_type(), module)) {
+      Add(std::move(part));
+    }
+    has_head_ |= IsHead(module);
     // Engines look up all experts of a layer at once.
     std::string experts(ExpertsAbove(module));
     if (const size_t at = module.rfind(".experts.");
@@ -214,8 +206,8 @@ class Modules {
   std::set<Role> taken_;  // roles of quantized modules
   std::set<Role> renamed_roles_;
   std::set<std::string> seen_;
-  int64_t layers_ = 0;  // 0: unknown
-  std::string head_ = "lm_head";
+  const int64_t layers_;  // 0: unknown
+  const std::vector<std::string> heads_;
   bool has_head_ = false;
 };
 

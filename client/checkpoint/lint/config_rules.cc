@@ -7,6 +7,7 @@
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/pattern.h"
+#include "client/files/quantized_file.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -243,6 +244,9 @@ class ConfigRules : public Rules {
       const auto method = TextOf(Member(q, "quant_method"));
       if (!method) {
         Needs(q, kConfigFile, {"quant_method"});
+      } else if (IsOfQuark(model_.config()) &&
+                 FindFormat(first.layout->codes)->element == DType::kE4M3) {
+        return;
       } else if (dialect != Dialect::kCompressedTensors ||
                  absl::AsciiStrToLower(*method).find("compressed") !=
                      std::string::npos) {

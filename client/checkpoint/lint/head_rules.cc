@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
@@ -39,13 +40,20 @@ bool IsLanguageModel(const Json& config) {
 
 // Finds a tied head that is not listed as unquantized. Engines create the head
 // as a linear layer even if no file has it.
-void FindUnlistedHead(const Declared& declared, Findings* findings) {
+void FindUnlistedHead(const Json& config, const Declared& declared,
+                      Findings* findings) {
+  const auto heads = HeadNames(config);
   const auto& groups = declared.groups();
   const bool takes_linear =
       std::any_of(groups.begin(), groups.end(),
                   [](const DeclaredGroup& g) { return g.all_linear; });
-  if (!takes_linear || declared.ignored().MayName(kHead)) return;
-  findings->Add("ignore-list", kHead,
+  if (!takes_linear ||
+      std::any_of(heads.begin(), heads.end(), [&](const std::string& head) {
+        return declared.ignored().MayName(head);
+      })) {
+    return;
+  }
+  findings->Add("ignore-list", heads.front(),
                 "the head is tied to the embeddings and in no file, but is "
                 "missing in the list of modules that are not quantized",
                 "head");
@@ -64,7 +72,7 @@ void FindMissingHead(const LintedModel& linted, Findings* findings) {
   }
   if (!layers) return;
   if (IsHeadTied(config, linted.model.model_type()) != false) {
-    return FindUnlistedHead(linted.declared, findings);
+    return FindUnlistedHead(config, linted.declared, findings);
   }
   findings->Add("missing-weight", kHeadWeight,
                 Member(&config, kTiedHead) != nullptr

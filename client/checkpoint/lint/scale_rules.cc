@@ -8,6 +8,7 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/weight_values.h"
@@ -76,6 +77,8 @@ class ScaleRules : public Rules {
   using Rules::Rules;
 
   absl::Status CheckScales() {
+    const auto all_large = AreAllLarge(model_, stored_);
+    if (!all_large.ok()) return all_large.status();
     for (const StoredWeight& w : stored_.weights) {
       const auto order = OrderOfScales(model_, w);
       if (!order.ok()) return order.status();
@@ -97,7 +100,7 @@ class ScaleRules : public Rules {
         CheckNumbers(w, source, *part, *tally);
         if (source == PartSource::kGlobal && tally->count == 1 &&
             tally->not_numbers == 0) {
-          CheckGlobal(w, tally->values.front().first);
+          CheckGlobal(w, tally->values.front().first, *all_large);
         }
         if (source == PartSource::kScales) CheckRange(w, *part, *tally);
       }
@@ -196,10 +199,11 @@ class ScaleRules : public Rules {
     }
   }
 
-  void CheckGlobal(const StoredWeight& w, float global) {
+  void CheckGlobal(const StoredWeight& w, float global, bool all_large) {
     globals_[w.module] = global;
     if (!(global > 0) || !std::isfinite(global)) return;
-    if (!IsPlausible(w.layout->global, global)) {
+    if (linted_.compared.proven.count(w.module) == 0 &&
+        IsReciprocal(w.layout->global, global, all_large)) {
       Find("divisor", w.module,
            fmt::format("{} of {} implies weights as large as {:.3g}",
                        w.layout->global == Global::kDivisor ? "a divisor"

@@ -50,6 +50,9 @@ class Planner {
     const auto amaxes = AreAmaxes(model_, *stored);
     if (!amaxes.ok()) return amaxes.status();
     are_amaxes_ = *amaxes;
+    const auto all_large = AreAllLarge(model_, *stored);
+    if (!all_large.ok()) return all_large.status();
+    all_large_ = *all_large;
     const auto reciprocals = AreReciprocals(model_, *stored);
     if (!reciprocals.ok()) return reciprocals.status();
     are_reciprocals_ = *reciprocals;
@@ -90,7 +93,10 @@ class Planner {
   void SettleDialect(const StoredModel& stored) {
     if (plan_.dialect != Dialect::kNone) return;
     plan_.dialect = LikelyDialect(model_, stored);
-    if (plan_.dialect != Dialect::kNone || stored.weights.empty()) return;
+    if (plan_.dialect != Dialect::kNone || stored.weights.empty() ||
+        IsOfQuark(model_.config())) {
+      return;
+    }
     plan_.dialect = stored.weights.front().layout->dialect;
   }
 
@@ -167,17 +173,29 @@ class Planner {
     const Global rule = w.layout->global;
     c->mended.global = number;
     if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
-    if (!are_amaxes_ && IsPlausible(rule, number)) return absl::OkStatus();
-    // The corrected number must be plausible, and the largest block scales must
-    // be about as large as an encoder makes them.
+    if (!are_amaxes_ && !IsReciprocal(rule, number, all_large_)) {
+      return absl::OkStatus();
+    }
+    // The corrected number must not be a reciprocal in turn, and the largest
+    // block scales must be about as large as an encoder makes them.
     const float other = are_amaxes_ ? GlobalOf(rule, number) : 1.0f / number;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
     const bool used = std::any_of(scales->begin(), scales->end(), [](float x) {
       return x >= kLargeScale && x <= 448;
     });
-    if (!std::isfinite(other) || !IsPlausible(rule, other) || !used) {
+    if (!std::isfinite(other) || IsReciprocal(rule, other, true) || !used) {
       return absl::OkStatus();
+    }
+    if (original_ != nullptr) {
+      const auto found = FindReading(model_, w, originals_, sample_);
+      if (!found.ok()) return found.status();
+      const double ratio = static_cast<double>(other) / number;
+      const double gain = rule == Global::kDivisor ? 1 / ratio : ratio;
+      if (found->compared > 0 &&
+          !(found->own.noise_times(gain) < found->own.noise)) {
+        return absl::OkStatus();
+      }
     }
     c->mended.global = other;
     c->changed = true;
@@ -296,7 +314,8 @@ class Planner {
       const Candidate* largest = nullptr;
       for (const Candidate* c : members) {
         const float global = *c->mended.global;
-        if (c->mended.is_zero || !(global > 0) || !IsPlausible(rule, global)) {
+        if (c->mended.is_zero || !(global > 0) ||
+            IsReciprocal(rule, global, all_large_)) {
           continue;
         }
         if (largest == nullptr ||
@@ -309,7 +328,8 @@ class Planner {
         if (c->mended.global == largest->mended.global) continue;
         const bool readable =
             c->mended.is_zero ||
-            (*c->mended.global > 0 && IsPlausible(rule, *c->mended.global));
+            (*c->mended.global > 0 &&
+             !IsReciprocal(rule, *c->mended.global, all_large_));
         if (!readable) continue;
         c->mended.new_global = largest->mended.global;
         c->changed = true;
@@ -333,6 +353,7 @@ class Planner {
   // all weights compared so far equal the original
   bool is_the_original_ = false;
   bool are_amaxes_ = false;       // the global scales are amaxes
+  bool all_large_ = false;        // result of AreAllLarge
   bool are_reciprocals_ = false;  // the input scales are reciprocals
 };
 

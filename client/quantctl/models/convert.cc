@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -323,6 +324,13 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
         result.status(), service ? service->failure() : absl::OkStatus());
     const int said = Fail(options, code, result.status());
     if (code == kUnreachable) fmt::print(stderr, "  {}.\n", again);
+    std::error_code error;
+    if (code == kBadInput && std::filesystem::exists(convert.out, error)) {
+      fmt::print(stderr,
+                 "  {} holds unfinished work of this command; remove it before "
+                 "you convert another model or with other options.\n",
+                 convert.out);
+    }
     return said;
   }
   if (!convert.report.empty()) {

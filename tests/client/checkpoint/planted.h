@@ -70,7 +70,7 @@ inline void Pad(WrittenTensor* scales, bool swizzled) {
   scales->bytes = bytes;
 }
 
-inline Planted Clean(Nvfp4Names names) {
+inline Planted Clean(Nvfp4Names names, float amax = 0.5f) {
   Planted p;
   p.names = names;
   const bool ct = names == Nvfp4Names::kCompressedTensors;
@@ -79,7 +79,7 @@ inline Planted Clean(Nvfp4Names names) {
          : ModelJson{{"quant_method", "modelopt"}, {"ignore", {"lm_head"}}};
   for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
     const MadeNvfp4 made =
-        MakeNvfp4(std::string(kAttention) + leaf, 32, 64, names);
+        MakeNvfp4(std::string(kAttention) + leaf, 32, 64, names, amax);
     for (const WrittenTensor& t : made.parts) p.tensors[t.name] = t;
     p.original.push_back(made.plain);
   }

@@ -388,5 +388,13 @@ TEST(AnatomyTest, ConfigurationsAreFoundAtAnyDepth) {
                                .dump());
 }
 
+// A composed model has the head of its decoder.
+TEST(HeadNames, AreThoseOfTheDecoder) {
+  EXPECT_THAT(HeadNames({{"model_type", "vision-encoder-decoder"},
+                         {"encoder", {{"model_type", "bert"}}},
+                         {"decoder", {{"model_type", "trocr"}}}}),
+              testing::ElementsAre("output_projection", "lm_head"));
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

@@ -217,6 +217,19 @@ TEST_F(ModuleLists, NamesTheHeadAsTargetOrAsIgnored) {
   EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*proj_out$"}));
   f.config["model_type"] = "xlm";
   EXPECT_EQ(Convert(f, {})["ignore"], ModelJson({"re:.*pred_layer\\..*"}));
+  f.config["architectures"] = {"LlamaForCausalLM"};
+  for (const auto& [type, head] :
+       {std::pair{"bert-generation", "lm_head.decoder"},
+        {"bert", "cls.predictions.decoder"},
+        {"canary", "proj_out"},
+        {"gpt_neox_japanese", "embed_out"},
+        {"modernbert-decoder", "decoder"},
+        {"llama", "lm_head"}}) {
+    f.config["model_type"] = type;
+    const Names list = Convert(f, {})["ignore"].get<Names>();
+    EXPECT_TRUE(AnyMatches(list, head)) << type;
+    EXPECT_FALSE(AnyMatches(list, "model.layers.0.self_attn.q_proj")) << type;
+  }
 }
 
 // A block of 128 x 128 may span two parts of a fused module, which engines
@@ -267,6 +280,71 @@ TEST_F(ModuleLists, LeavesOutFusedModulesWhosePartsShareFp8Blocks) {
                 testing::IsSupersetOf({a + "q_proj", a + "k_proj", a + "v_proj",
                                        s + "down_proj", m + "experts"}));
   }
+}
+
+// The parts of one stored weight are parts of a fused module, too.
+TEST_F(ModuleLists, LeavesOutStoredFusionsWhosePartsShareFp8Blocks) {
+  const std::string h = "transformer.h.0.attn.", m = "model.layers.0.mixer.";
+  struct Case {
+    std::string module;
+    int64_t rows = 0;
+    ModelJson config;
+    std::vector<WrittenTensor> more = {};
+  };
+  const ModelJson one = {{"n_head", 4}, {"n_embd", 256}, {"multi_query", true}};
+  const ModelJson wide = {
+      {"n_head", 2}, {"n_embd", 256}, {"multi_query", true}};
+  // Mamba-2 with 8 heads, and 2 x 16 or 2 x 128 rows for B and C.
+  const auto mamba = [&](int64_t mixed) {
+    return std::vector<WrittenTensor>{Bf16(m + "conv1d.weight", {mixed, 1, 4}),
+                                      Bf16(m + "A_log", {8})};
+  };
+  for (const bool right : {false, true}) {
+    for (const Case& c :
+         {Case{h + "c_attn", right ? 512 : 384, right ? wide : one},
+          Case{"transformer.h.0.self_attention.query_key_value",
+               right ? 512 : 384, right ? wide : one},
+          Case{m + "in_proj", right ? 776 : 552, ModelJson::object(),
+               mamba(right ? 512 : 288)}}) {
+      SCOPED_TRACE(c.module);
+      ModelJson config = LlamaConfig();
+      for (const char* key : {"num_attention_heads", "num_key_value_heads",
+                              "head_dim", "hidden_size"}) {
+        config.erase(key);
+      }
+      config.update(c.config);
+      std::vector<WrittenTensor> all = c.more;
+      all.push_back(Bf16(c.module + ".weight", {c.rows, 256}));
+      std::filesystem::remove_all(dir_ / "m");
+      WriteModel(dir_ / "m", config, {all});
+      const auto model = Model::Open(dir_ / "m");
+      ASSERT_THAT(model, IsOk());
+      const auto plan = MakeConversionPlan(
+          *model, {.format = WeightFormat::kFp8Block, .include = {c.module}});
+      // A plan without any quantized weight is refused.
+      EXPECT_EQ(plan.ok() && !plan->groups.empty(), right) << plan.status();
+    }
+  }
+}
+
+// transformers splits these weights while it loads them, but not their scales.
+TEST_F(ModuleLists, LeavesOutFusionsThatTransformersSplits) {
+  Family f = {"split", LlamaConfig(), {}};
+  f.config["model_type"] = "hrm_text";
+  const std::string l = "model.layers.0.";
+  for (const char* name :
+       {"attn.gqkv_proj", "mlp.gate_up_proj", "attn.o_proj"}) {
+    f.tensors.push_back(Bf16(l + name + ".weight", {128, 128}));
+  }
+  const Names list = Convert(f, {})["ignore"].get<Names>();
+  for (const char* name :
+       {"attn.gqkv_proj", "mlp.gate_up_proj", "self_attn.q_proj",
+        "self_attn.gate_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+    EXPECT_TRUE(AnyMatches(list, l + name)) << name;
+  }
+  EXPECT_FALSE(AnyMatches(list, l + "attn.o_proj"));
+  const auto rows = Convert(f, {.format = WeightFormat::kFp8Dynamic});
+  EXPECT_FALSE(AnyMatches(rows["ignore"].get<Names>(), l + "mlp.gate_up_proj"));
 }
 
 TEST_F(ModuleLists, Fp8ExpertsNeedInputScales) {

@@ -276,5 +276,48 @@ TEST_F(RepairPassesTest, ReplacesTheNaNScaleOfAZeroBlock) {
   }
 }
 
+// A large amax of a 16-bit weight shows that its global scale is right. For an
+// fp32 weight, only the original does.
+TEST_F(RepairTest, KeepsRightScalesOfLargeWeights) {
+  // 2688 / 3000 in bf16, and numbers that must be reciprocals.
+  EXPECT_FALSE(IsReciprocal(Global::kDivisor, 0.890625f, false));
+  EXPECT_TRUE(IsReciprocal(Global::kMultiplier, 2688 / 0.37109375f, false));
+  EXPECT_TRUE(IsReciprocal(Global::kDivisor, 0.37109375f / 2688, false));
+  for (const Nvfp4Names names : {kCt, kMo}) {
+    for (const float amax : {3000.0f, 999424.0f, 1234567.0f, 1e36f}) {
+      SCOPED_TRACE(amax);
+      const Planted p = Clean(names, amax);
+      const Model model = WritePlanted(At("q"), p);
+      const Model original = WritePlantedOriginal(At("o"), p);
+      for (const Model* truth : {(const Model*)nullptr, &original}) {
+        if (truth == nullptr && amax > 1e6f) continue;
+        const auto plan = PlanRepair(model, truth, Dialect::kNone);
+        ASSERT_THAT(plan, IsOk());
+        EXPECT_THAT(plan->repairs, testing::IsEmpty());
+        const auto linted = Lint(model, truth);
+        ASSERT_THAT(linted, IsOk());
+        for (const Finding& f : linted->findings) EXPECT_NE(f.rule, "divisor");
+      }
+    }
+  }
+}
+
+// Quark's FP8 weights have the tensors of ModelOpt's.
+TEST_F(RepairTest, LeavesModelsOfQuarkAsTheyAre) {
+  Planted p = CleanOf(Base::kFp8);
+  p.config["quantization_config"] = {{"quant_method", "quark"},
+                                     {"exclude", {"lm_head"}}};
+  for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+    p.part(std::string(kAttention) + leaf + ".weight_scale").shape = {};
+  }
+  const Model model = WritePlanted(At("q"), p);
+  const auto linted = Lint(model);
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) EXPECT_NE(f.rule, "dialect");
+  const auto plan = PlanRepair(model, nullptr, Dialect::kNone);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->repairs, testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

@@ -82,11 +82,11 @@ client/checkpoint/convert: vocabulary kernels/plan kernels/plan/profile quantd/b
 client/checkpoint/lint: client/checkpoint client/checkpoint/anatomy client/checkpoint/check client/checkpoint/convert/scheme_table.h client/files absl fmt
 client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
-client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint absl fmt
+client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint client/files absl fmt
 client/local: quantd/local.h vocabulary kernels/device proto/methods.h proto/server_info.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
 client/net: vocabulary kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h quantd/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
 client/net/stream: vocabulary proto/net proto/stream quantd/call_options.h quantd/result.h client/net client/call client/tensors absl grpcpp
-client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h include/quantd client/checkpoint/dialect.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
+client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h include/quantd client/checkpoint/dialect.h client/checkpoint/weight_values.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/terminal client/quantctl/models client/quantctl/bench
 client/quantctl/terminal: CLI fmt
 client/quantctl/bench: quantd/local.h client/quantctl absl fmt nlohmann CLI

@@ -8,7 +8,7 @@ namespace quantd::checkpoint {
 
 std::vector<Kind> InventoryOf(const Model& model, const StoredModel& stored) {
   std::map<std::pair<std::string, std::string>, Kind> kinds;
-  std::set<const ModelTensor*> parts;
+  const std::set<const ModelTensor*> parts = stored.tensors();
   for (const StoredWeight& w : stored.weights) {
     const std::string format(Name(w.layout->format));
     const std::string dialect(Name(w.layout->dialect));
@@ -17,11 +17,7 @@ std::vector<Kind> InventoryOf(const Model& model, const StoredModel& stored) {
     kind.dialect = dialect;
     ++kind.tensors;
     kind.parameters += static_cast<uint64_t>(w.experts * w.rows * w.cols);
-    for (const auto* part : w.parts) {
-      if (part == nullptr) continue;
-      kind.bytes += part->stored.size;
-      parts.insert(part);
-    }
+    kind.bytes += w.size_bytes();
   }
   for (const ModelTensor& t : model.tensors()) {
     if (parts.count(&t) > 0) continue;

@@ -111,12 +111,9 @@ std::string Siblings(const Model& model, const std::string& module,
 void SortUnclear(const Model& model, const PartGroups& groups,
                  const std::map<std::string, const ModelTensor*>& codes,
                  StoredModel* out) {
-  std::set<const ModelTensor*> parts;
+  const std::set<const ModelTensor*> parts = out->tensors();
   std::set<std::string_view> clear;
-  for (const StoredWeight& w : out->weights) {
-    parts.insert(w.parts.begin(), w.parts.end());
-    clear.insert(w.module);
-  }
+  for (const StoredWeight& w : out->weights) clear.insert(w.module);
   for (const auto& [module, tensors] : groups) {
     UnclearWeight u = {module, "", {}};
     for (const ModelTensor* t : tensors) {
@@ -173,6 +170,26 @@ const ModelTensor* StoredWeight::part(PartSource source) const {
 
 bool StoredWeight::has_four_bits() const {
   return FindFormat(layout->codes)->element == DType::kE2M1x2;
+}
+
+std::string StoredWeight::kind() const {
+  return fmt::format("{} by {}", Name(layout->format), Name(layout->dialect));
+}
+
+std::set<const ModelTensor*> StoredModel::tensors() const {
+  std::set<const ModelTensor*> all;
+  for (const StoredWeight& w : weights) {
+    all.insert(w.parts.begin(), w.parts.end());
+  }
+  all.erase(nullptr);
+  return all;
+}
+
+std::set<std::string> StoredModel::modules() const {
+  std::set<std::string> all;
+  for (const StoredWeight& w : weights) all.insert(w.module);
+  for (const UnclearWeight& u : unclear) all.insert(u.module);
+  return all;
 }
 
 size_t StoredWeight::size_bytes() const {

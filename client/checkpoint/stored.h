@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct StoredWeight {
   const ModelTensor* part(PartSource source) const;
   bool has_four_bits() const;
   size_t size_bytes() const;  // size of all parts
+  std::string kind() const;   // "nvfp4 by modelopt"
   // The module's name. For a stack, the name of one expert: "experts.w2.3".
   std::string name_of(int64_t expert) const;
 };
@@ -48,6 +50,11 @@ struct StoredModel {
   // Members of `weights` with additional tensors that change their values or
   // inputs.
   std::vector<UnclearWeight> altered;
+
+  // All tensors of `weights`.
+  std::set<const ModelTensor*> tensors() const;
+  // The modules of `weights` and `unclear`.
+  std::set<std::string> modules() const;
 };
 
 // The dialect that config.json names; kNone if it names none or an unknown one.

@@ -98,8 +98,6 @@ class OutputFile {
   absl::Status Reserve(size_t bytes);
   absl::Status WriteAt(size_t offset, absl::Span<const std::byte> bytes);
   absl::Status Commit();
-  // Writes `text` as the whole content of the file, and commits.
-  absl::Status CommitText(std::string_view text);
 
  private:
   absl::Status Settle();

@@ -269,16 +269,13 @@ absl::Status OutputFile::WriteAt(size_t offset,
   return absl::OkStatus();
 }
 
-absl::Status OutputFile::CommitText(std::string_view text) {
-  const absl::Span<const std::byte> bytes(
-      reinterpret_cast<const std::byte*>(text.data()), text.size());
-  if (auto s = WriteAt(0, bytes); !s.ok()) return s;
-  return Commit();
-}
-
 absl::Status WriteTextFile(const std::string& path, std::string_view text) {
   auto file = OutputFile::Create(path);
-  return file.ok() ? file->CommitText(text) : file.status();
+  if (!file.ok()) return file.status();
+  const absl::Span<const std::byte> bytes(
+      reinterpret_cast<const std::byte*>(text.data()), text.size());
+  if (auto s = file->WriteAt(0, bytes); !s.ok()) return s;
+  return file->Commit();
 }
 
 // Copies the temporary file to the stream.

@@ -1,6 +1,5 @@
 #include "client/files/safetensors.h"
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 

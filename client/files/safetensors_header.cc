@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <utility>
 

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fmt/format.h"
+
 namespace quantd {
 
 bool HasControl(std::string_view text) {
@@ -25,6 +27,18 @@ std::string ShownName(const std::string& name) {
   if (is_utf8 && !HasControl(name)) return name;
   const std::string escaped = text.dump(-1, ' ', true, replace);
   return escaped.substr(1, escaped.size() - 2);
+}
+
+std::string BytesText(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes);
+  int unit = -1;
+  while (value >= 1024 && unit < 3) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.2f} {}", value, kUnits[unit]);
 }
 
 }  // namespace quantd

@@ -8,7 +8,6 @@
 #include "client/files/quantized_file.h"
 #include "client/files/safetensors.h"
 #include "client/quantctl/tensor_math.h"
-#include "fmt/format.h"
 
 namespace quantd::quantctl {
 namespace {
@@ -74,6 +73,35 @@ Stop QuantizeAll(Client& client, const Options& options,
   return {};
 }
 
+absl::Status FindAmax(const TensorCalls& calls, Record* r) {
+  const Options& o = calls.options;
+  const InputTensor& t = calls.tensor;
+  RhtAmaxOptions amax;
+  amax.rowwise = amax.columnwise = amax.columnwise_rht = true;
+  amax.rowwise_rht = true;
+  amax.rht_dimension = o.quantize.rht.dimension;
+  amax.sign_mask = o.quantize.rht.sign_mask;
+  amax.non_finite = o.quantize.non_finite;
+  amax.domain = o.domain;
+  amax.splits = o.quantize.splits;
+  // Tensors without whole blocks can have only the plain amax.
+  amax.rowwise_rht = MakeRhtAmaxPlan(t.desc, amax).ok();
+  const Timer timer;
+  const auto result = RhtAmaxInPieces(calls.client, t.desc, t.read, amax,
+                                      calls.pieces, CallOf(o));
+  r->seconds = timer.seconds();
+  if (!result.ok()) return result.status();
+  Credit(*result, r);
+  for (const TensorSpec& part : result->parts()) {
+    r->bytes_out += part.size;
+    std::string name(Name(part.kind));
+    name.erase(name.rfind("_amax"));
+    const auto values = result->amaxes(part.kind);
+    r->copies.push_back({name, {values.begin(), values.end()}});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunQuantize(const Options& options) {
@@ -116,7 +144,7 @@ int RunQuantize(const Options& options) {
                   });
   progress.reset();
   if (!stop.status.ok()) return Fail(options, stop.code, stop.status);
-  return FinishFile(options, &report, [&] { return writer->Commit(); });
+  return Finish(options, &report, [&] { return writer->Commit(); });
 }
 
 int RunAmax(const Options& options) {
@@ -127,53 +155,10 @@ int RunAmax(const Options& options) {
     return MakeRhtAmaxPlan(d, plain).status();
   });
   if (!input.ok()) return FailToOpen(options, input.status());
-  const auto client = Connect(options);
-  if (!client.ok()) return FailToConnect(options, client.status());
   Report report = ReportOf("amax", options, *input);
   report.resizes = false;
-  const auto tensors = Eligible(*input);
-  auto progress = std::make_unique<Progress>(BytesOf(tensors));
-  const auto pieces = PiecesOf(**client, options, progress.get());
-  if (!pieces.ok()) {
-    return Fail(options, CodeOf(pieces.status()), pieces.status());
-  }
-  for (const InputTensor* t : tensors) {
-    Record r = RecordOf(*t);
-    progress->Name(r.name);
-    RhtAmaxOptions amax;
-    amax.rowwise = amax.columnwise = amax.columnwise_rht = true;
-    amax.rowwise_rht = true;
-    amax.rht_dimension = options.quantize.rht.dimension;
-    amax.sign_mask = options.quantize.rht.sign_mask;
-    amax.non_finite = options.quantize.non_finite;
-    amax.domain = options.domain;
-    amax.splits = options.quantize.splits;
-    // Tensors without whole blocks can have only the plain amax.
-    amax.rowwise_rht = MakeRhtAmaxPlan(t->desc, amax).ok();
-    const Timer timer;
-    const auto result = RhtAmaxInPieces(**client, t->desc, t->read, amax,
-                                        *pieces, CallOf(options));
-    if (const auto s = input->read_error(); !s.ok()) {
-      return Fail(options, kBadInput, s);
-    }
-    r.seconds = timer.seconds();
-    if (result.ok()) {
-      Credit(*result, &r);
-      for (const TensorSpec& part : result->parts()) {
-        r.bytes_out += part.size;
-        std::string name(Name(part.kind));
-        name.erase(name.rfind("_amax"));
-        const auto values = result->amaxes(part.kind);
-        r.copies.push_back({name, {values.begin(), values.end()}});
-      }
-    } else {
-      r.error = result.status();
-    }
-    report.tensors.push_back(std::move(r));
-    if (CodeOf(report.tensors.back().error) == kUnreachable) break;
-  }
-  progress.reset();
-  return Finish(options, &report);
+  const int code = ForEachTensor(options, *input, &report, FindAmax);
+  return code == kOk ? Finish(options, &report) : code;
 }
 
 int RunSample(const Options& options) {
@@ -213,7 +198,7 @@ int RunSample(const Options& options) {
     }
     report.tensors[i].seconds = timer.seconds();
   }
-  return FinishFile(options, &report, [&] { return writer->Commit(); });
+  return Finish(options, &report, [&] { return writer->Commit(); });
 }
 
 }  // namespace quantd::quantctl

@@ -82,8 +82,6 @@ void Explain(const Options& options, int code, const absl::Status& status);
 // Calls Explain(), and prints the error on stdout with --json. Returns `code`.
 int Fail(const Options& options, int code, const absl::Status& status);
 
-// Whether an option rather than the input caused the error.
-bool IsOfOption(const absl::Status& status);
 // Calls Fail() with the code for an invalid option or an invalid input.
 int FailToOpen(const Options& options, const absl::Status& status);
 
@@ -110,6 +108,20 @@ Record RecordOf(const InputTensor& tensor);
 // Copies the device, transport and statistics of a result to `record`.
 void Credit(const Result& result, Record* record);
 
+// A tensor to process, and the client for its calls.
+struct TensorCalls {
+  Client& client;
+  const Options& options;
+  const InputTensor& tensor;
+  PieceOptions pieces;
+};
+// Connects, and adds a record of each tensor to `report`. `work` fills it in,
+// and its error becomes the record's. Returns kOk, or the exit code of an error
+// that has been reported.
+int ForEachTensor(
+    const Options& options, const TensorInput& input, Report* report,
+    const std::function<absl::Status(const TensorCalls&, Record*)>& work);
+
 // A row of the report for each copy in the tensor.
 std::vector<CopyRow> CopiesOf(const QuantizedTensor& q);
 
@@ -120,11 +132,10 @@ absl::StatusOr<OutputFile> OpenOutput(const Options& options,
                                       std::optional<FileIdentity> source);
 
 // Prints the report, and advice about the first error. Returns the exit code.
-int Finish(const Options& options, Report* report);
-// Finishes a command that writes a file: calls `commit` if no tensor failed,
-// otherwise drops the file.
-int FinishFile(const Options& options, Report* report,
-               const std::function<absl::Status()>& commit);
+// For a command that writes a file, `commit` is called if no tensor failed;
+// otherwise the file is dropped.
+int Finish(const Options& options, Report* report,
+           const std::function<absl::Status()>& commit = {});
 
 }  // namespace quantd::quantctl
 

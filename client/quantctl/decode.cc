@@ -190,7 +190,7 @@ int RunDequantize(const Options& options) {
     if (CodeOf(report.tensors.back().error) == kUnreachable) break;
   }
   progress.reset();
-  return FinishFile(options, &report, [&] { return output->Commit(); });
+  return Finish(options, &report, [&] { return output->Commit(); });
 }
 
 }  // namespace quantd::quantctl

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -19,6 +18,7 @@
 namespace quantd::quantctl {
 namespace {
 
+// Headings of options in help.
 constexpr char kRotation[] = "Rotation";
 constexpr char kAmax[] = "Amax and scales";
 constexpr char kForm[] = "Form of the scales";
@@ -108,122 +108,92 @@ std::string For(Option option) {
 }
 
 void AddScales(CLI::App* app, Options* o) {
+  app->option_defaults()->group(kAmax);
   QuantizeOptions& q = o->quantize;
-  app->add_option("--given-amax-rowwise,--rowwise-amax", q.rowwise_amax,
-                  "Use this amax for the rowwise copy instead of computing it: "
-                  "one value, or one for each group or row; without RHT one "
-                  "value serves both copies" +
-                      For(kOptGivenAmax))
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group(kAmax);
-  app->add_option("--given-amax-columnwise,--columnwise-amax",
-                  q.columnwise_amax, "Use this amax for the columnwise copy")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group(kAmax);
+  AddList(
+      app, "--given-amax-rowwise,--rowwise-amax", &q.rowwise_amax, "FLOAT",
+      "Use this amax for the rowwise copy instead of computing it: one value, "
+      "or one for each group or row; without RHT one value serves both copies" +
+          For(kOptGivenAmax));
+  AddList(app, "--given-amax-columnwise,--columnwise-amax", &q.columnwise_amax,
+          "FLOAT", "Use this amax for the columnwise copy");
   Named(app, "--amax-estimation-scale,--estimate", "C",
         "Estimate the amax after rotation as C times the amax before",
         "a number, activations (2) or gradients (1)", ParseEstimate,
-        [o](float c) { o->quantize.nvfp4.amax_estimation_scale = c; })
-      ->group(kAmax);
+        &o->quantize.nvfp4.amax_estimation_scale);
   Named(app, "--four-over-six", "METRIC",
         "Scale each block to 4 or to 6, whichever errs less" +
             For(kOptFourOverSix),
-        "off, mae or mse", ParseFourOverSix,
-        [o](FourOverSix f) { o->quantize.nvfp4.four_over_six = f; })
-      ->group(kAmax);
+        "off, mae or mse", ParseFourOverSix, &o->quantize.nvfp4.four_over_six);
   app->add_flag("--scale-256", q.form.scale_256,
-                "With --four-over-six: limit block scales to 256")
-      ->group(kAmax);
+                "With --four-over-six: limit block scales to 256");
   app->add_flag("--fast-error", q.nvfp4.fast_error,
-                "With --four-over-six: compare errors before scaling back")
-      ->group(kAmax);
+                "With --four-over-six: compare errors before scaling back");
   app->add_option("--epsilon", q.fp8.epsilon,
-                  "Replace smaller amaxes by this one" + For(kOptEpsilon))
-      ->group(kAmax);
+                  "Replace smaller amaxes by this one" + For(kOptEpsilon));
   Named(app, "--power-of-two", "YES/NO",
         "Use only powers of two as scales (default: only in block scaling)" +
             For(kOptPowerOfTwo),
-        "yes or no", ParseYesNo,
-        [o](bool yes) { o->quantize.fp8.power_of_two = yes; })
-      ->group(kAmax);
-  app->add_option("--scale", q.fp8.scale,
-                  "Delayed scaling: use this scale, or one for each group" +
-                      For(kOptGivenScale))
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group(kAmax);
+        "yes or no", ParseYesNo, &o->quantize.fp8.power_of_two);
+  AddList(app, "--scale", &q.fp8.scale, "FLOAT",
+          "Delayed scaling: use this scale, or one for each group" +
+              For(kOptGivenScale));
   Named(app, "--scale-rule", "RULE",
         "Rounding of the exponent that a block shares" + For(kOptScaleRule),
-        "up, floor, ceil or even", ParseScaleRule,
-        [o](ScaleRule r) { o->quantize.mx.scale_rule = r; })
-      ->group(kAmax);
+        "up, floor, ceil or even", ParseScaleRule, &o->quantize.mx.scale_rule);
 }
 
 void AddForm(CLI::App* app, Options* o) {
+  app->option_defaults()->group(kForm);
   CopyForm& form = o->quantize.form;
   Named(
       app, "--scale-layout", "LAYOUT",
       "Order of the scales; swizzled means tiles of 128x4" + For(kOptSwizzled),
-      "linear or swizzled", ParseLayout,
-      [o](Layout l) { o->quantize.form.scale_layout = l; })
-      ->group(kForm);
-  app->add_flag("--compact-scales", form.compact_scales,
-                "One scale for each square, not for each of its rows" +
-                    For(kOptCompact))
-      ->group(kForm);
+      "linear or swizzled", ParseLayout, &o->quantize.form.scale_layout);
+  app->add_flag(
+      "--compact-scales", form.compact_scales,
+      "One scale for each square, not for each of its rows" + For(kOptCompact));
   app->add_flag("--row-scaled", form.row_scaled,
-                "Use one amax for each row of a copy" + For(kOptRowScaled))
-      ->group(kForm);
+                "Use one amax for each row of a copy" + For(kOptRowScaled));
 }
 
 void AddRounding(CLI::App* app, Options* o) {
+  app->option_defaults()->group(kRounding);
   Named(app, "--rounding", "HOW",
         "Rounding between two codes; stochastic" + For(kOptStochastic),
-        "nearest or stochastic", ParseRounding,
-        [o](Rounding r) { o->quantize.rounding = r; })
-      ->group(kRounding);
+        "nearest or stochastic", ParseRounding, &o->quantize.rounding);
   app->add_option("--seed", o->seed,
                   "Seed of stochastic rounding (default: a random one, which "
                   "the file records)")
-      ->check(CLI::NonNegativeNumber)
-      ->group(kRounding);
+      ->check(CLI::NonNegativeNumber);
   app->add_option("--seed-offset", o->quantize.stochastic.seed_offset,
                   "Number of another random stream of the same seed")
-      ->check(CLI::NonNegativeNumber)
-      ->group(kRounding);
+      ->check(CLI::NonNegativeNumber);
 }
 
 void AddBeside(CLI::App* app, Options* o) {
+  app->option_defaults()->group(kBeside);
   QuantizeOptions& q = o->quantize;
   app->add_flag(
-         "--statistics", q.statistics,
-         "Also count clipped and flushed values, and find the largest error")
-      ->group(kBeside);
-  app->add_flag("--dbias", q.dbias, "Sums of the columns of the input")
-      ->group(kBeside);
+      "--statistics", q.statistics,
+      "Also count clipped and flushed values, and find the largest error");
+  app->add_flag("--dbias", q.dbias, "Sums of the columns of the input");
   Named(app, "--dbias-dtype", "DTYPE", "Their type (default: the input's)",
-        "f32, f16 or bf16", ParseFloat,
-        [o](DType t) { o->quantize.dbias_dtype = t; })
-      ->group(kBeside);
+        "f32, f16 or bf16", ParseFloat, &o->quantize.dbias_dtype);
   app->add_flag("--amax,--plain-amax", q.want_amax,
-                "Also compute the largest magnitude, in any format")
-      ->group(kBeside);
+                "Also compute the largest magnitude, in any format");
 }
 
 void AddShard(CLI::App* app, Options* o) {
+  app->option_defaults()->group(kParts);
   ShardPosition& shard = o->quantize.shard;
-  app->add_option("--row-offset", shard.row_offset,
-                  "First row of this shard in the whole tensor, for "
-                  "stochastic rounding")
-      ->group(kParts);
+  app->add_option(
+      "--row-offset", shard.row_offset,
+      "First row of this shard in the whole tensor, for stochastic rounding");
   app->add_option("--column-offset", shard.column_offset,
-                  "First column of this shard")
-      ->group(kParts);
+                  "First column of this shard");
   app->add_option("--total-columns", shard.total_columns,
-                  "Columns of the whole tensor")
-      ->group(kParts);
+                  "Columns of the whole tensor");
 }
 
 absl::Status SettleSigns(Options* o) {
@@ -267,17 +237,16 @@ absl::Status SettleUsage(Options* o) {
 
 }  // namespace
 
-void AddJson(CLI::App* app, Options* o) {
-  app->add_flag("--json", o->json, "Print one JSON object instead of a table");
-  app->add_flag("-v,--verbose", o->verbose, "Name every skipped tensor");
+void AddJson(CLI::App* app, Options* o, const char* json, const char* verbose) {
+  app->add_flag("--json", o->json, json);
+  app->add_flag("-v,--verbose", o->verbose, verbose);
 }
 
 void AddInput(CLI::App* app, Options* o, const char* what) {
-  app->add_option("FILE", o->input, what)->required()->type_name("FILE");
-  app->add_option("--tensor", o->tensors,
-                  "Process only this tensor of the file (may be repeated)")
-      ->allow_extra_args(false)
-      ->type_name("NAME");
+  Add(app, "FILE", &o->input, "FILE", what)->required();
+  Add(app, "--tensor", &o->tensors, "NAME",
+      "Process only this tensor of the file (may be repeated)")
+      ->allow_extra_args(false);
 }
 
 void AddOutput(CLI::App* app, Options* o, const char* help) {
@@ -295,9 +264,8 @@ void AddOutput(CLI::App* app, Options* o, const char* help) {
     return fmt::format("expected a name that ends with {}.safetensors, got {}",
                        npy ? ".npy or " : "", name);
   };
-  app->add_option("-o,--output,--out", o->output, help)
+  Add(app, "-o,--output,--out", &o->output, "FILE", help)
       ->required()
-      ->type_name("FILE")
       ->check(CLI::Validator(check, ""));
 }
 
@@ -312,18 +280,16 @@ void AddRotation(CLI::App* app, Options* o) {
                   "Elements that are rotated together: 16, 32, 64 or 128")
       ->capture_default_str()
       ->group(kRotation);
-  app->add_option("--sign-mask", o->sign_mask,
-                  "Signs of the rotation: bit i is set if sign i is -1; as "
-                  "many bits as the dimension (default: 0xD7E8, repeated)")
-      ->type_name("HEX")
+  Add(app, "--sign-mask", &o->sign_mask, "HEX",
+      "Signs of the rotation: bit i is set if sign i is -1; as many bits as "
+      "the dimension (default: 0xD7E8, repeated)")
       ->group(kRotation);
   app->add_option("--sign-seed", o->sign_seed,
                   "Random signs of the rotation from this seed")
       ->check(CLI::NonNegativeNumber)
       ->group(kRotation);
   Named(app, "--non-finite", "POLICY", "Treatment of NaN and Inf in the input",
-        "ignore, propagate or reject", ParseNonFinite,
-        [o](NonFinite n) { o->quantize.non_finite = n; });
+        "ignore, propagate or reject", ParseNonFinite, &o->quantize.non_finite);
 }
 
 void AddSplits(CLI::App* app, Options* o) {
@@ -349,12 +315,11 @@ void AddQuantize(CLI::App* app, Options* o) {
         });
   Named(app, "--profile", "LIBRARY",
         "Library whose bytes to write (default te)" + For(kOptProfile),
-        ProfileNames(), ParseProfile,
-        [o](Profile p) { o->quantize.profile = p; });
+        ProfileNames(), ParseProfile, &o->quantize.profile);
   Named(app, "--usage", "USAGE",
         "Copies to make (default: the ones to rotate, else rowwise)",
         "rowwise, columnwise, both, or none (only the other parts)", ParseUsage,
-        [o](Usage u) { o->usage = u; });
+        &o->usage);
   Named(app, "--rht", "USAGE",
         "Copies to rotate before quantizing (default none)" + For(kOptRht),
         "none, rowwise, columnwise or both", ParseRht,
@@ -364,17 +329,19 @@ void AddQuantize(CLI::App* app, Options* o) {
         })
       ->group(kRotation);
   AddRotation(app, o);
+  const std::string usual = app->option_defaults()->get_group();
   AddScales(app, o);
   AddForm(app, o);
   AddRounding(app, o);
   AddBeside(app, o);
   AddSplits(app, o);
   AddShard(app, o);
+  app->option_defaults()->group(usual);
 }
 
 CLI::Option* AddDType(CLI::App* app, Options* o, const char* help) {
   return Named(app, "--dtype", "DTYPE", help, "f32, f16 or bf16", ParseFloat,
-               [o](DType t) { o->dtype = t; });
+               &o->dtype);
 }
 
 absl::Status Settle(Options* o) {

@@ -4,18 +4,35 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "client/quantctl/commands.h"
 
 namespace quantd::quantctl {
 
-// Adds an option whose text `parse` converts to a std::optional, which `assign`
-// receives. `legal` lists the valid texts for help and errors.
-template <typename Parse, typename Assign>
+// Adds an option for `value`. Help shows `type` for the value.
+template <typename T>
+CLI::Option* Add(CLI::App* app, const char* name, T* value, const char* type,
+                 const std::string& help) {
+  return app->add_option(name, *value, help)->type_name(type);
+}
+// Adds an option with several values, separated by commas.
+template <typename T>
+CLI::Option* AddList(CLI::App* app, const char* name, T* values,
+                     const char* type, const std::string& help) {
+  return Add(app, name, values, type, help)
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+// Adds an option whose text `parse` converts to a std::optional. Its value goes
+// to `to`, a pointer or a function. `legal` lists the valid texts for help and
+// errors.
+template <typename Parse, typename To>
 CLI::Option* Named(CLI::App* app, const char* name, const char* type,
                    const std::string& help, const std::string& legal,
-                   Parse parse, Assign assign) {
+                   Parse parse, To to) {
   return app
       ->add_option_function<std::string>(
           name,
@@ -25,13 +42,20 @@ CLI::Option* Named(CLI::App* app, const char* name, const char* type,
               throw CLI::ValidationError(name,
                                          "expected " + legal + ", got " + text);
             }
-            assign(*value);
+            if constexpr (std::is_pointer_v<To>) {
+              *to = *value;
+            } else {
+              to(*value);
+            }
           },
           help + ": " + legal)
       ->type_name(type);
 }
 
-void AddJson(CLI::App* app, Options* o);
+// Adds --json and --verbose, with these descriptions.
+void AddJson(CLI::App* app, Options* o,
+             const char* json = "Print one JSON object instead of a table",
+             const char* verbose = "Name every skipped tensor");
 void AddInput(CLI::App* app, Options* o, const char* what);
 // Adds -o for an output that is a .safetensors file, or a .npy file if `help`
 // mentions ".npy".

@@ -10,8 +10,6 @@
 namespace quantd::quantctl {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 void PrintInfo(const std::string& server, const ServerInfo& info, bool json) {
   if (json) {
     Json out = {{"command", "info"},
@@ -49,7 +47,7 @@ void PrintInfo(const std::string& server, const ServerInfo& info, bool json) {
                                 {"options", f.options}});
     }
     out["exit_code"] = 0;
-    fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+    PrintJson(out);
     return;
   }
   fmt::print("quantd {} at {}\n", info.version, server);

@@ -133,11 +133,11 @@ int Main(int argc, char** argv) {
             usage == Usage::kRowwise || usage == Usage::kColumnwise;
         return one ? usage : std::nullopt;
       },
-      [&o](Usage u) { o.decode_usage = u; });
+      &o.decode_usage);
   Named(
       dequantize, "--profile", "LIBRARY",
       "Library by whose rules to decode (default: the one that the file names)",
-      ProfileNames(), ParseProfile, [&o](Profile p) { o.decode_profile = p; });
+      ProfileNames(), ParseProfile, &o.decode_profile);
 
   CLI::App* amax = command(
       "amax", "Show the largest magnitudes of tensors, before and after RHT",
@@ -149,7 +149,7 @@ int Main(int argc, char** argv) {
   Named(
       amax, "--domain", "DOMAIN",
       "Scope of an amax, where a row is a row of the operand (default tensor)",
-      "tensor or row", ParseAmaxDomain, [&o](AmaxDomain d) { o.domain = d; });
+      "tensor or row", ParseAmaxDomain, &o.domain);
   AddSplits(amax, &o);
 
   CLI::App* roundtrip = command(
@@ -164,18 +164,13 @@ int Main(int argc, char** argv) {
                            "Show the parts and the memory that quantizing "
                            "would need; needs no server",
                            RunPlan);
-  plan->add_option("FILE", o.input,
-                   "A .npy or .safetensors file whose tensors to plan")
-      ->type_name("FILE");
-  plan->add_option("--tensor", o.tensors,
-                   "Plan only this tensor of the file (may be repeated)")
-      ->allow_extra_args(false)
-      ->type_name("NAME");
-  plan->add_option("--shape", o.shape,
-                   "Plan a tensor of this shape instead of a file")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("DIM,...");
+  Add(plan, "FILE", &o.input, "FILE",
+      "A .npy or .safetensors file whose tensors to plan");
+  Add(plan, "--tensor", &o.tensors, "NAME",
+      "Plan only this tensor of the file (may be repeated)")
+      ->allow_extra_args(false);
+  AddList(plan, "--shape", &o.shape, "DIM,...",
+          "Plan a tensor of this shape instead of a file");
   AddDType(plan, &o, "Type of the tensor (default bf16)");
   plan->add_flag("--kernels", o.kernels,
                  "Also show the kernels on a GPU and on the CPU. Without FILE "

@@ -6,7 +6,6 @@
 
 #include "client/quantctl/commands.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "kernels/cpu/choice.h"
 #include "kernels/cuda/choice.h"
 #include "kernels/device/recipe.h"
@@ -14,8 +13,6 @@
 
 namespace quantd::quantctl {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The kernels that each device uses, as text: "amax PlainAmax, encode
 // EncodeNvfp4Rows".
@@ -43,21 +40,15 @@ absl::StatusOr<std::vector<Planned>> TensorsOf(const Options& options) {
   std::vector<Planned> tensors;
   if (options.input.empty()) {
     const int axis = options.shape.size() == 1 ? -1 : options.flatten_axis;
-    Planned one;
-    one.name = "tensor";
-    one.desc = {
-        options.dtype == DType::kUnspecified ? DType::kBF16 : options.dtype,
-        options.shape, axis};
-    tensors.push_back(std::move(one));
+    const DType dtype =
+        options.dtype == DType::kUnspecified ? DType::kBF16 : options.dtype;
+    tensors.push_back({"tensor", {dtype, options.shape, axis}});
     return tensors;
   }
   const auto input = OpenToQuantize(options);
   if (!input.ok()) return input.status();
   for (const InputTensor* t : Eligible(*input)) {
-    Planned one;
-    one.name = t->name;
-    one.desc = t->desc;
-    tensors.push_back(std::move(one));
+    tensors.push_back({t->name, t->desc});
   }
   return tensors;
 }
@@ -163,14 +154,14 @@ int PrintKernels(const Options& options) {
   }
   out["exit_code"] = 0;
   if (options.json) {
-    fmt::print("{}\n", out.dump(2));
+    PrintJson(out);
   } else {
     PrintColumns(rows);
   }
   return kOk;
 }
 
-void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
+void PrintAsJson(const Options& options, const std::vector<Planned>& tensors) {
   Json out = {{"command", "plan"}};
   out["format"] = Name(options.quantize.format);
   out["usage"] = Name(options.quantize.usage);
@@ -203,7 +194,7 @@ void PrintJson(const Options& options, const std::vector<Planned>& tensors) {
     }
   }
   out["exit_code"] = 0;
-  fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+  PrintJson(out);
 }
 
 }  // namespace
@@ -223,7 +214,8 @@ int RunPlan(const Options& options) {
     if (!plan.ok()) return Fail(options, kUsage, plan.status());
     t.plan = *std::move(plan);
   }
-  options.json ? PrintJson(options, *tensors) : PrintTables(options, *tensors);
+  options.json ? PrintAsJson(options, *tensors)
+               : PrintTables(options, *tensors);
   return kOk;
 }
 

@@ -13,16 +13,6 @@
 namespace quantd::quantctl {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-void Put(const Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
-}
-
-Json Number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
 Json ErrorJson(const absl::Status& status) {
   Json json = {{"code", absl::StatusCodeToString(status.code())},
                {"message", std::string(status.message())}};
@@ -75,8 +65,8 @@ Json StatisticsJson(const ErrorStatistics& s) {
   return {{"elements", s.elements},
           {"clipped", s.clipped},
           {"flushed", s.flushed},
-          {"max_error", Number(s.max_error)},
-          {"sqnr_db", Number(s.sqnr_db())}};
+          {"max_error", s.max_error},
+          {"sqnr_db", s.sqnr_db()}};
 }
 
 Json RecordJson(const Record& r) {
@@ -88,22 +78,19 @@ Json RecordJson(const Record& r) {
   json["bytes_in"] = r.bytes_in;
   json["bytes_out"] = r.bytes_out;
   if (!r.copies.empty() && r.copies[0].sqnr_db) {
-    json["sqnr_db"] = Number(*r.copies[0].sqnr_db);
+    json["sqnr_db"] = *r.copies[0].sqnr_db;
   }
   Json copies = Json::object();
   for (const CopyRow& c : r.copies) {
     Json& copy = copies[c.name];
-    if (c.amax.size() == 1) copy["amax"] = Number(c.amax[0]);
-    if (c.amax.size() > 1) {
-      copy["amax"] = Json::array();
-      for (const float a : c.amax) copy["amax"].push_back(Number(a));
-    }
-    if (c.sqnr_db) copy["sqnr_db"] = Number(*c.sqnr_db);
+    if (c.amax.size() == 1) copy["amax"] = c.amax[0];
+    if (c.amax.size() > 1) copy["amax"] = c.amax;
+    if (c.sqnr_db) copy["sqnr_db"] = *c.sqnr_db;
     if (c.sqnr_db_without_rht) {
-      copy["sqnr_db_without_rht"] = Number(*c.sqnr_db_without_rht);
+      copy["sqnr_db_without_rht"] = *c.sqnr_db_without_rht;
     }
     if (c.sqnr_db_computed_amax) {
-      copy["sqnr_db_computed_amax"] = Number(*c.sqnr_db_computed_amax);
+      copy["sqnr_db_computed_amax"] = *c.sqnr_db_computed_amax;
     }
     if (c.statistics) copy["statistics"] = StatisticsJson(*c.statistics);
   }
@@ -151,7 +138,7 @@ Json TotalsJson(const Report& report, const Totals& t) {
     return b > 0 ? Json(a / b) : Json(nullptr);
   };
   const auto known = [](const std::optional<double>& v) {
-    return v ? Number(*v) : Json(nullptr);
+    return v ? Json(*v) : Json(nullptr);
   };
   const auto in = static_cast<double>(t.bytes_in);
   Json json = {{"tensors", t.tensors},
@@ -167,6 +154,10 @@ Json TotalsJson(const Report& report, const Totals& t) {
 }
 
 }  // namespace
+
+void PrintJson(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
 
 std::string TransportsText(const std::set<Transport>& transports) {
   std::vector<std::string_view> names;
@@ -263,18 +254,6 @@ std::string SizesText(const std::vector<int64_t>& shape) {
   return fmt::format("{}", fmt::join(shape, "x"));
 }
 
-std::string BytesText(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes);
-  int unit = -1;
-  while (value >= 1024 && unit < 3) {
-    value /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.2f} {}", value, kUnits[unit]);
-}
-
 void PrintTable(const Report& report, bool verbose) {
   std::vector<std::vector<std::string>> rows = {
       {"tensor", "shape", "dtype", "bytes in", "bytes out", "copy", "amax",
@@ -348,11 +327,11 @@ void PrintJson(const Report& report, int exit_code) {
   json["totals"] = TotalsJson(report, TotalsOf(report));
   json["notes"] = report.notes;
   json["exit_code"] = exit_code;
-  Put(json);
+  PrintJson(json);
 }
 
 void PrintJsonError(const absl::Status& status, int exit_code) {
-  Put({{"error", ErrorJson(status)}, {"exit_code", exit_code}});
+  PrintJson({{"error", ErrorJson(status)}, {"exit_code", exit_code}});
 }
 
 }  // namespace quantd::quantctl

@@ -5,13 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/files/shown_name.h"
 #include "quantd/client.h"
 
 namespace quantd::quantctl {
@@ -104,6 +105,9 @@ Totals TotalsOf(const Report& report);
 std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
                         bool verbose);
 
+// Prints a JSON object. Numbers that are not finite become null.
+using Json = nlohmann::ordered_json;
+void PrintJson(const Json& json);
 // Prints the report to stdout. The keys of the JSON form are stable, and
 // numbers that are not finite are null.
 void PrintTable(const Report& report, bool verbose);
@@ -116,7 +120,6 @@ void PrintJsonError(const absl::Status& status, int exit_code);
 void PrintColumns(const std::vector<std::vector<std::string>>& rows);
 
 std::string SizesText(const std::vector<int64_t>& shape);
-std::string BytesText(uint64_t bytes);  // "1.50 MiB"
 
 }  // namespace quantd::quantctl
 

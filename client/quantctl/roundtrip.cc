@@ -1,6 +1,4 @@
 // Implements `quantctl roundtrip`.
-#include <cmath>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,15 +11,7 @@
 namespace quantd::quantctl {
 namespace {
 
-// A tensor to quantize and decode, and the client for its calls.
-struct Trip {
-  Client& client;
-  const Options& options;
-  const InputTensor& tensor;
-  PieceOptions pieces;
-};
-
-absl::StatusOr<QuantizedTensor> Quantize(const Trip& trip,
+absl::StatusOr<QuantizedTensor> Quantize(const TensorCalls& trip,
                                          const QuantizeOptions& how,
                                          Record* r) {
   auto result =
@@ -34,7 +24,7 @@ absl::StatusOr<QuantizedTensor> Quantize(const Trip& trip,
 
 // The SQNR of a copy. Reads the tensor again piece by piece, so that only one
 // piece is in memory.
-absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
+absl::StatusOr<double> SqnrOf(const TensorCalls& trip, const QuantizedTensor& q,
                               Usage copy, Record* r) {
   const DType from = trip.tensor.desc.dtype;
   const DType to = trip.options.dtype == DType::kUnspecified
@@ -65,7 +55,7 @@ absl::StatusOr<double> SqnrOf(const Trip& trip, const QuantizedTensor& q,
 // made on first use.
 class Comparison {
  public:
-  Comparison(const Trip& trip, QuantizeOptions how, Record* r)
+  Comparison(const TensorCalls& trip, QuantizeOptions how, Record* r)
       : trip_(trip), how_(std::move(how)), record_(r) {
     // The first quantization has already computed these.
     how_.statistics = how_.dbias = how_.want_amax = false;
@@ -82,7 +72,7 @@ class Comparison {
   }
 
  private:
-  Trip trip_;
+  TensorCalls trip_;
   QuantizeOptions how_;
   Record* record_;
   std::optional<QuantizedTensor> made_;
@@ -92,7 +82,7 @@ class Comparison {
 // RHT, which shows the effect of the rotation. If the amax was estimated or
 // given, also computes the SQNR with the computed amax, which separates its
 // effect from that of the rotation.
-absl::Status Roundtrip(const Trip& trip, Record* r) {
+absl::Status Roundtrip(const TensorCalls& trip, Record* r) {
   const Timer timer;
   QuantizeOptions how = trip.options.quantize;
   const bool estimated = how.nvfp4.amax_estimation_scale.value_or(0) != 0;
@@ -191,26 +181,9 @@ void ExplainRht(Format format, Report* report) {
 int RunRoundtrip(const Options& options) {
   const auto input = OpenToQuantize(options);
   if (!input.ok()) return FailToOpen(options, input.status());
-  const auto client = Connect(options);
-  if (!client.ok()) return FailToConnect(options, client.status());
   Report report = ReportOf("roundtrip", options, *input);
-  const auto tensors = Eligible(*input);
-  auto progress = std::make_unique<Progress>(BytesOf(tensors));
-  const auto pieces = PiecesOf(**client, options, progress.get());
-  if (!pieces.ok()) {
-    return Fail(options, CodeOf(pieces.status()), pieces.status());
-  }
-  for (const InputTensor* t : tensors) {
-    Record r = RecordOf(*t);
-    progress->Name(r.name);
-    r.error = Roundtrip({**client, options, *t, *pieces}, &r);
-    if (const auto s = input->read_error(); !s.ok()) {
-      return Fail(options, kBadInput, s);
-    }
-    report.tensors.push_back(std::move(r));
-    if (CodeOf(report.tensors.back().error) == kUnreachable) break;
-  }
-  progress.reset();
+  const int code = ForEachTensor(options, *input, &report, Roundtrip);
+  if (code != kOk) return code;
   ExplainAmax(&report);
   ExplainRht(options.quantize.format, &report);
   return Finish(options, &report);

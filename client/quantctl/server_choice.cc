@@ -46,40 +46,11 @@ std::string WithPorts(std::string_view addresses) {
   }
 }
 
-}  // namespace
-
-void AddServer(CLI::App* app, Options* o) {
-  app->add_option(
-         "--server", o->server,
-         "Address of the server, or several addresses separated by commas; or "
-         "local, local:cpu or local:cuda:N to compute in this process")
-      ->type_name("ADDRESS,...")
-      ->envname("QUANTD_SERVER")
-      ->group(kServer)
-      ->capture_default_str();
-  app->add_option(
-         "--memory-socket", o->memory_socket,
-         "The server's --memory-socket, if it runs on this machine: tensors "
-         "are then read into memory shared with it instead of being sent")
-      ->type_name("PATH")
-      ->group(kServer)
-      ->envname("QUANTD_MEMORY_SOCKET");
-  Named(app, "--transport", "WAY", "Fail if a call would use another transport",
-        "tcp, unix, shared or local", ParseTransport,
-        [o](Transport t) { o->transport = t; })
-      ->group(kServer);
-  AddCredentials(app, o);
-  AddDeadline(app, o);
-}
-
-void AddCredentials(CLI::App* app, Options* o) {
-  Credentials& c = o->credentials;
+void AddCredentials(CLI::App* app, Credentials* credentials) {
+  Credentials& c = *credentials;
   const auto file = [&](const char* flag, std::string* path, const char* help,
                         const char* variable) {
-    app->add_option(flag, *path, help)
-        ->envname(variable)
-        ->type_name("FILE")
-        ->group(kServer);
+    Add(app, flag, path, "FILE", help)->envname(variable)->group(kServer);
   };
   app->add_flag("--tls", c.tls,
                 "Use TLS and trust the certificate authorities of the system")
@@ -93,16 +64,40 @@ void AddCredentials(CLI::App* app, Options* o) {
        "QUANTD_CLIENT_TLS_CERT");
   file("--tls-key", &c.key_file, "Private key of the client certificate",
        "QUANTD_CLIENT_TLS_KEY");
-  app->add_option("--tls-name", c.server_name,
-                  "Name that the server's certificate must have (default: the "
-                  "host in --server)")
+  Add(app, "--tls-name", &c.server_name, "NAME",
+      "Name that the server's certificate must have (default: the host in "
+      "--server)")
       ->envname("QUANTD_CLIENT_TLS_NAME")
-      ->type_name("NAME")
       ->group(kServer);
   file("--token-file", &c.token_file,
        "File with the bearer token to send (default: the token in "
        "QUANTD_CLIENT_TOKEN)",
        "QUANTD_CLIENT_TOKEN_FILE");
+}
+
+}  // namespace
+
+void AddServer(CLI::App* app, Options* o) {
+  Add(app, "--server", &o->server, "ADDRESS,...",
+      "Address of the server, or several addresses separated by commas; or "
+      "local, local:cpu or local:cuda:N to compute in this process")
+      ->envname("QUANTD_SERVER")
+      ->group(kServer)
+      ->capture_default_str();
+  Add(app, "--memory-socket", &o->memory_socket, "PATH",
+      "The server's --memory-socket, if it runs on this machine: tensors are "
+      "then read into memory shared with it instead of being sent")
+      ->group(kServer)
+      ->envname("QUANTD_MEMORY_SOCKET");
+  Named(app, "--transport", "WAY", "Fail if a call would use another transport",
+        "tcp, unix, shared or local", ParseTransport, &o->transport)
+      ->group(kServer);
+  AddCredentials(app, &o->credentials);
+  app->add_option("--deadline", o->deadline_seconds,
+                  "Seconds that a call may take, including retries")
+      ->group(kServer)
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
 }
 
 absl::Status SettleConnection(Options* o) {
@@ -122,14 +117,6 @@ absl::Status SettleConnection(Options* o) {
     o->credentials.token = token;
   }
   return absl::OkStatus();
-}
-
-void AddDeadline(CLI::App* app, Options* o) {
-  app->add_option("--deadline", o->deadline_seconds,
-                  "Seconds that a call may take, including retries")
-      ->group(kServer)
-      ->check(CLI::Range(0.001, 86400.0))
-      ->capture_default_str();
 }
 
 bool Refuses(uint16_t port) {

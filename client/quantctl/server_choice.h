@@ -10,9 +10,6 @@
 namespace quantd::quantctl {
 
 void AddServer(CLI::App* app, Options* o);
-// Adds the flags for TLS and the token. AddServer includes them.
-void AddCredentials(CLI::App* app, Options* o);
-void AddDeadline(CLI::App* app, Options* o);
 
 // Whether 127.0.0.1 refuses connections to `port`. False if unknown.
 bool Refuses(uint16_t port);

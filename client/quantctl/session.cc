@@ -69,6 +69,13 @@ const char* TlsHint(const Credentials& credentials,
              : "If the server uses TLS, give --tls-ca or --tls.";
 }
 
+// Whether an option rather than the input caused the error.
+bool IsOfOption(const absl::Status& status) {
+  const auto violation = GetFieldViolation(status);
+  return violation ? !violation->field.starts_with("tensor")
+                   : absl::StartsWith(status.message(), "--");
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> Connect(const Options& options) {
@@ -182,12 +189,6 @@ int FailToConnect(const Options& options, const absl::Status& status) {
   return Fail(options, usage ? kUsage : CodeOf(status), status);
 }
 
-bool IsOfOption(const absl::Status& status) {
-  const auto violation = GetFieldViolation(status);
-  return violation ? !violation->field.starts_with("tensor")
-                   : absl::StartsWith(status.message(), "--");
-}
-
 int FailToOpen(const Options& options, const absl::Status& status) {
   return Fail(options, IsOfOption(status) ? kUsage : kBadInput, status);
 }
@@ -295,6 +296,30 @@ void Credit(const Result& result, Record* record) {
   record->replaced_globals += result.replaced_globals();
 }
 
+int ForEachTensor(
+    const Options& options, const TensorInput& input, Report* report,
+    const std::function<absl::Status(const TensorCalls&, Record*)>& work) {
+  const auto client = Connect(options);
+  if (!client.ok()) return FailToConnect(options, client.status());
+  const auto tensors = Eligible(input);
+  Progress progress(BytesOf(tensors));
+  const auto pieces = PiecesOf(**client, options, &progress);
+  if (!pieces.ok()) {
+    return Fail(options, CodeOf(pieces.status()), pieces.status());
+  }
+  for (const InputTensor* t : tensors) {
+    Record r = RecordOf(*t);
+    progress.Name(r.name);
+    r.error = work({**client, options, *t, *pieces}, &r);
+    if (const auto s = input.read_error(); !s.ok()) {
+      return Fail(options, kBadInput, s);
+    }
+    report->tensors.push_back(std::move(r));
+    if (CodeOf(report->tensors.back().error) == kUnreachable) break;
+  }
+  return kOk;
+}
+
 std::vector<CopyRow> CopiesOf(const QuantizedTensor& q) {
   std::vector<CopyRow> rows;
   for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
@@ -330,11 +355,22 @@ absl::StatusOr<OutputFile> OpenOutput(const Options& options,
   return OutputFile::ToStream(data, "standard output", source);
 }
 
-int Finish(const Options& options, Report* report) {
-  report->seconds = report->timer.seconds();
+int Finish(const Options& options, Report* report,
+           const std::function<absl::Status()>& commit) {
   if (options.transport) RefuseOtherWays(*options.transport, report);
   const std::vector<Record>& all = report->tensors;
   const auto first = std::find_if(all.begin(), all.end(), Failed);
+  const auto failed = std::count_if(all.begin(), all.end(), Failed);
+  if (commit && failed > 0) {
+    report->notes.push_back(
+        fmt::format("{} was not written, because {} of {} tensors failed; "
+                    "select others with --tensor",
+                    options.output, failed, all.size()));
+  } else if (commit) {
+    if (auto s = commit(); !s.ok()) return Fail(options, kCannotWrite, s);
+    report->output = options.output == "-" ? "standard output" : options.output;
+  }
+  report->seconds = report->timer.seconds();
   int code = kOk;
   if (first != all.end()) {
     code = std::all_of(all.begin(), all.end(), Failed) ? CodeOf(first->error)
@@ -344,23 +380,6 @@ int Finish(const Options& options, Report* report) {
   options.json ? PrintJson(*report, code)
                : PrintTable(*report, options.verbose);
   return code;
-}
-
-int FinishFile(const Options& options, Report* report,
-               const std::function<absl::Status()>& commit) {
-  if (options.transport) RefuseOtherWays(*options.transport, report);
-  const std::vector<Record>& all = report->tensors;
-  const auto failed = std::count_if(all.begin(), all.end(), Failed);
-  if (failed > 0) {
-    report->notes.push_back(
-        fmt::format("{} was not written, because {} of {} tensors failed; "
-                    "select others with --tensor",
-                    options.output, failed, all.size()));
-    return Finish(options, report);
-  }
-  if (auto s = commit(); !s.ok()) return Fail(options, kCannotWrite, s);
-  report->output = options.output == "-" ? "standard output" : options.output;
-  return Finish(options, report);
 }
 
 }  // namespace quantd::quantctl

@@ -1,42 +1,15 @@
 #include "client/quantctl/tensor_math.h"
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numbers>
 
+#include "client/checkpoint/weight_values.h"
+#include "client/files/quantized_file.h"
+
 namespace quantd::client {
 namespace {
-
-template <typename T>
-T Load(absl::Span<const std::byte> bytes, size_t i) {
-  // Copies the element, because elements of a file may be unaligned.
-  T value;
-  std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-  return value;
-}
-
-double FromF16(uint16_t code) {
-  const int exponent = code >> 10 & 31;
-  const int fraction = code & 1023;
-  double value = 0;
-  if (exponent == 31) {
-    value = fraction == 0 ? std::numeric_limits<double>::infinity()
-                          : std::numeric_limits<double>::quiet_NaN();
-  } else if (exponent == 0) {
-    value = std::ldexp(fraction, -24);
-  } else {
-    value = std::ldexp(fraction + 1024, exponent - 25);
-  }
-  return code >> 15 ? -value : value;
-}
-
-// Rounds to the nearest bf16. `x` must not be NaN.
-uint16_t ToBf16(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
 
 // Normally distributed numbers. Used instead of the standard library's
 // distribution, which differs between implementations.
@@ -67,28 +40,28 @@ class Gaussian {
 
 }  // namespace
 
-double Element(DType dtype, absl::Span<const std::byte> bytes, size_t i) {
-  switch (dtype) {
-    case DType::kF32:
-      return Load<float>(bytes, i);
-    case DType::kF16:
-      return FromF16(Load<uint16_t>(bytes, i));
-    case DType::kBF16:
-      return std::bit_cast<float>(uint32_t{Load<uint16_t>(bytes, i)} << 16);
-    default:
-      return std::numeric_limits<double>::quiet_NaN();
-  }
-}
-
 void SquareSums::Add(DType x_dtype, absl::Span<const std::byte> x,
                      DType y_dtype, absl::Span<const std::byte> y) {
-  const size_t count = x.size() / SizeOf(x_dtype);
-  for (size_t i = 0; i < count; ++i) {
-    const double a = Element(x_dtype, x, i);
-    const double b = Element(y_dtype, y, i);
-    if (!std::isfinite(a) || !std::isfinite(b)) continue;
-    signal_ += a * a;
-    noise_ += (a - b) * (a - b);
+  constexpr size_t kSome = size_t{1} << 16;
+  std::vector<float> a;
+  std::vector<float> b;
+  const auto decode = [&](DType dtype, absl::Span<const std::byte> bytes,
+                          size_t begin, std::vector<float>* out) {
+    const size_t size = SizeOf(dtype);
+    out->resize(std::min(kSome, bytes.size() / size - begin));
+    checkpoint::Decode(SafetensorsName(dtype),
+                       bytes.subspan(begin * size, out->size() * size),
+                       absl::MakeSpan(*out));
+  };
+  for (size_t begin = 0; begin < x.size() / SizeOf(x_dtype); begin += kSome) {
+    decode(x_dtype, x, begin, &a);
+    decode(y_dtype, y, begin, &b);
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
+      const double difference = static_cast<double>(a[i]) - b[i];
+      signal_ += static_cast<double>(a[i]) * a[i];
+      noise_ += difference * difference;
+    }
   }
 }
 
@@ -102,7 +75,8 @@ double SquareSums::sqnr_db() const {
 std::vector<uint16_t> GaussianSample(size_t count, uint64_t seed) {
   Gaussian gaussian(seed);
   std::vector<uint16_t> sample(count);
-  for (uint16_t& x : sample) x = ToBf16(static_cast<float>(gaussian.Next()));
+  for (uint16_t& x : sample)
+    x = checkpoint::ToBf16(static_cast<float>(gaussian.Next()));
   return sample;
 }
 
@@ -119,7 +93,8 @@ std::vector<uint16_t> OutlierSample(size_t count, uint64_t seed) {
     }
     // The lower bound prevents values that are infinite or implausibly large.
     squares = std::fmax(squares, 1e-4);
-    x = ToBf16(static_cast<float>(z / std::sqrt(squares / kFreedom)));
+    x = checkpoint::ToBf16(
+        static_cast<float>(z / std::sqrt(squares / kFreedom)));
   }
   return sample;
 }

@@ -1,5 +1,5 @@
-// Arithmetic for quantctl: conversion of elements, the signal-to-noise ratio of
-// a round trip, and sample tensors.
+// Arithmetic for quantctl: the signal-to-noise ratio of a round trip, and
+// sample tensors.
 #ifndef QUANTD_CLIENT_QUANTCTL_TENSOR_MATH_H_
 #define QUANTD_CLIENT_QUANTCTL_TENSOR_MATH_H_
 
@@ -12,11 +12,8 @@
 
 namespace quantd::client {
 
-// Element `i` of a tensor of type f32, f16 or bf16.
-double Element(DType dtype, absl::Span<const std::byte> bytes, size_t i);
-
 // Computes the SQNR of `y` relative to `x`, piece by piece, over the elements
-// that are finite in both.
+// that are finite in both. Both have type f32, f16 or bf16.
 class SquareSums {
  public:
   void Add(DType x_dtype, absl::Span<const std::byte> x, DType y_dtype,

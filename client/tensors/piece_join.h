@@ -2,8 +2,6 @@
 #ifndef QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
 #define QUANTD_CLIENT_TENSORS_PIECE_JOIN_H_
 
-#include <cstdint>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/planner.h"
@@ -17,11 +20,16 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The candidate formats. The first one wins if several have equal size and
-// SQNR.
-constexpr WeightFormat kFormats[] = {WeightFormat::kNvfp4,
-                                     WeightFormat::kNvfp4FourOverSix,
-                                     WeightFormat::kMxfp8, WeightFormat::kFp8};
+struct Unit {
+  const char* name;
+  double bytes;
+};
+// The units of quantd's settings: K is 1024, with or without B or iB.
+constexpr Unit kUnits[] = {{"B", 1},        {"K", 0x1p10}, {"KB", 0x1p10},
+                           {"KiB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20},
+                           {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30},
+                           {"GiB", 0x1p30}, {"T", 0x1p40}, {"TB", 0x1p40},
+                           {"TiB", 0x1p40}};
 
 // The SQNR in dB assumed for weights that stay bf16: bf16's own accuracy.
 constexpr double kBf16Db = 54;
@@ -58,11 +66,11 @@ class Advisor {
     const auto architecture = Architecture::Of(model_, selection.fuse);
     if (!architecture.ok()) return architecture.status();
     Selection s = selection;
-    for (const WeightFormat format : kFormats) {
+    for (const WeightFormat format : kCandidates) {
       s.format = format;
       auto plan = MakeConversionPlan(model_, s);
       // The first format is required: its plan defines the groups.
-      if (!plan.ok() && format == kFormats[0]) return plan.status();
+      if (!plan.ok() && format == kCandidates[0]) return plan.status();
       if (!plan.ok()) {
         if (FindLayout(s.dialect, format) != nullptr) {
           notes_.push_back(fmt::format("{} is not a candidate: {}",
@@ -252,6 +260,24 @@ std::string PatternOf(const std::string& module) {
 }
 
 }  // namespace
+
+absl::StatusOr<Target> ParseTarget(const std::string& text) {
+  const absl::Status bad = absl::InvalidArgumentError(fmt::format(
+      "--target {}: expected the least decibels of each weight, like 25dB, or "
+      "the most bytes of the model, like 4.5GiB or 800MB",
+      text));
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const auto unit = absl::StripLeadingAsciiWhitespace(end);
+  if (end == text.c_str() || !std::isfinite(number) || number <= 0) return bad;
+  if (absl::EqualsIgnoreCase(unit, "dB")) return Target(LeastDb{number});
+  for (const Unit& u : kUnits) {
+    if (!absl::EqualsIgnoreCase(unit, u.name) || number * u.bytes >= 0x1p62)
+      continue;
+    return Target(MostBytes{static_cast<uint64_t>(number * u.bytes)});
+  }
+  return bad;
+}
 
 absl::Status Choose(const Target& target, uint64_t others,
                     std::vector<AdvisedGroup>* groups) {

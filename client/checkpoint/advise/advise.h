@@ -6,16 +6,36 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "client/checkpoint/advise/target.h"
 #include "client/checkpoint/convert/service.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
 
 namespace quantd::checkpoint {
+
+// The least SQNR of each weight.
+struct LeastDb {
+  double db = 0;
+};
+// The most bytes of all tensors together.
+struct MostBytes {
+  uint64_t bytes = 0;
+};
+using Target = std::variant<LeastDb, MostBytes>;
+
+// Parses the target of --format auto, a size or an accuracy: "25dB", "4.5GiB"
+// or "800MB". INVALID_ARGUMENT for anything else.
+absl::StatusOr<Target> ParseTarget(const std::string& text);
+
+// The candidate formats. The first one wins if several have equal size and
+// SQNR.
+inline constexpr WeightFormat kCandidates[] = {
+    WeightFormat::kNvfp4, WeightFormat::kNvfp4FourOverSix, WeightFormat::kMxfp8,
+    WeightFormat::kFp8};
 
 // Size and accuracy of a group in one format.
 struct Candidate {

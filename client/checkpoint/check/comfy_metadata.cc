@@ -7,11 +7,9 @@ namespace quantd::checkpoint {
 namespace {
 
 std::string FaultOf(const std::string& text, Json* json) {
-  if (NestsTooDeep(text)) {
-    return fmt::format("has more than {} levels of nesting", kMostNested);
+  if (const std::string fault = ParseComfy(text, json); !fault.empty()) {
+    return fault;
   }
-  *json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json->is_discarded()) return "is not valid JSON";
   const Json* layers = Member(json, "layers");
   if (layers == nullptr || !layers->is_object()) {
     return fmt::format("has no object \"layers\", but: {}", Shown(json));
@@ -20,6 +18,14 @@ std::string FaultOf(const std::string& text, Json* json) {
 }
 
 }  // namespace
+
+std::string ParseComfy(const std::string& text, Json* json) {
+  if (NestsTooDeep(text)) {
+    return fmt::format("has more than {} levels of nesting", kMostNested);
+  }
+  *json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return json->is_discarded() ? "is not valid JSON" : "";
+}
 
 ComfyMetadata ComfyMetadata::Of(const Model& model) {
   ComfyMetadata out;

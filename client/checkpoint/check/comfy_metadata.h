@@ -15,6 +15,10 @@ namespace quantd::checkpoint {
 // Prefix of the diffusion model's names in a checkpoint with text encoders.
 inline constexpr char kComfyPrefix[] = "model.diffusion_model.";
 
+// Parses the description of a layer or of all layers. Returns what is wrong
+// with it, or "".
+std::string ParseComfy(const std::string& text, Json* json);
+
 struct ComfyMetadata {
   std::string shard;  // the shard with the metadata; "" if none
   std::string fault;  // why it cannot be parsed; "" if it can

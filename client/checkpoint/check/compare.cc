@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "client/checkpoint/anatomy/storage.h"
@@ -45,14 +43,11 @@ absl::StatusOr<Side> SideOf(const Model& model) {
   auto weights = Originals::Of(model);
   if (!weights.ok()) return weights.status();
   Side side = {model, *std::move(weights), {}, {}};
-  std::set<const ModelTensor*> parts;
+  const auto parts = side.weights.stored().tensors();
   for (const StoredWeight& w : side.weights.stored().weights) {
-    parts.insert(w.parts.begin(), w.parts.end());
     for (int64_t e = 0; e < w.experts; ++e) {
       const std::string name = w.name_of(e);
-      side.entries[name] = {fmt::format("{} by {}", Name(w.layout->format),
-                                        Name(w.layout->dialect)),
-                            nullptr, side.weights.Find(name)};
+      side.entries[name] = {w.kind(), nullptr, side.weights.Find(name)};
     }
   }
   for (const ModelTensor& t : model.tensors()) {
@@ -93,50 +88,39 @@ OriginalValues ValuesOf(const Model& model, const Entry& entry) {
 
 class Sums {
  public:
+  explicit Sums(TensorDifference* d) : d_(*d) {}
+
   void Add(const std::vector<float>& a, const std::vector<float>& b) {
     for (size_t i = 0; i < a.size(); ++i) {
       if (!std::isfinite(a[i]) || !std::isfinite(b[i])) {
-        not_finite_ += a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]));
+        d_.not_finite +=
+            a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]));
         continue;
       }
       const double x = a[i];
       const double y = b[i];
-      xx_ += x * x;
+      d_.signal += x * x;
       yy_ += y * y;
       xy_ += x * y;
-      noise_ += (x - y) * (x - y);
-      most_ = std::max(most_, std::abs(x - y));
-      amax_ = std::max(amax_, std::abs(x));
-      amax_b_ = std::max(amax_b_, std::abs(y));
-      lost_ += x != 0 && y == 0;
+      d_.noise += (x - y) * (x - y);
+      d_.max_error = std::max(d_.max_error, std::abs(x - y));
+      d_.amax = std::max(d_.amax, std::abs(x));
+      d_.amax_b = std::max(d_.amax_b, std::abs(y));
+      d_.lost += x != 0 && y == 0;
     }
     count_ += a.size();
-  }
-  void Settle(TensorDifference* d) const {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    d->signal = xx_;
-    d->noise = noise_;
-    d->sqnr_db = noise_ == 0 ? kInfinity : 10 * std::log10(xx_ / noise_);
-    d->cosine = xx_ == 0 && yy_ == 0 ? 1 : xy_ / std::sqrt(xx_ * yy_);
-    d->max_error = most_;
-    d->not_finite = not_finite_;
-    d->amax = amax_;
-    d->amax_b = amax_b_;
-    d->rms = count_ == 0 ? 0 : std::sqrt(xx_ / static_cast<double>(count_));
-    d->lost = lost_;
+    const double xx = d_.signal;
+    d_.sqnr_db = d_.noise == 0 ? std::numeric_limits<double>::infinity()
+                               : 10 * std::log10(xx / d_.noise);
+    d_.cosine = xx == 0 && yy_ == 0 ? 1 : xy_ / std::sqrt(xx * yy_);
+    d_.rms = count_ == 0 ? 0 : std::sqrt(xx / static_cast<double>(count_));
   }
 
  private:
-  double xx_ = 0;
+  TensorDifference& d_;
   double yy_ = 0;
   double xy_ = 0;
-  double noise_ = 0;
-  double most_ = 0;
-  double amax_ = 0;
-  double amax_b_ = 0;
-  uint64_t lost_ = 0;
   uint64_t count_ = 0;
-  uint64_t not_finite_ = 0;
 };
 
 // The number of elements of `size` bytes that differ.
@@ -205,7 +189,7 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
   OriginalValues vb = ValuesOf(b, eb);
   d.rows = va.rows();
   d.cols = va.cols();
-  Sums sums;
+  Sums sums(&d);
   std::vector<float> x;
   std::vector<float> y;
   const int64_t most =
@@ -216,7 +200,6 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
     if (auto s = vb.Read(row, count, &y); !s.ok()) return s;
     sums.Add(x, y);
   }
-  sums.Settle(&d);
   if (auto s = CompareBytes(a, ea, b, eb, &d); !s.ok()) return s;
   return d;
 }
@@ -253,9 +236,7 @@ absl::Status CompareOther(const Model& a, const ModelTensor& ta, const Model& b,
 
 void CompareValues(const std::vector<float>& a, const std::vector<float>& b,
                    TensorDifference* difference) {
-  Sums sums;
-  sums.Add(a, b);
-  sums.Settle(difference);
+  Sums(difference).Add(a, b);
 }
 
 absl::StatusOr<ModelDifference> CompareModels(

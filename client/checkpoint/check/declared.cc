@@ -1,11 +1,9 @@
 #include "client/checkpoint/check/declared.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/pattern.h"
-#include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <string_view>
 
 #include "client/checkpoint/weight_values.h"
@@ -189,15 +188,11 @@ absl::Status GuessGlobal(const Model& model, const ModelTensor& t, Global rule,
 
 std::string_view RuleOfOrder(const Guess& guess, std::string_view otherwise) {
   const bool swizzled = guess.weight.layout->swizzled;
-  switch (guess.order) {
-    case ScaleOrder::kPadded:
-      return swizzled ? "swizzled-scales" : "padded-scales";
-    case ScaleOrder::kSwizzled:
-      return swizzled ? otherwise : "swizzled-scales";
-    case ScaleOrder::kLinear:
-      return swizzled ? "swizzled-scales" : otherwise;
+  if (guess.order == (swizzled ? ScaleOrder::kSwizzled : ScaleOrder::kLinear)) {
+    return otherwise;
   }
-  return otherwise;
+  return guess.order == ScaleOrder::kPadded && !swizzled ? "padded-scales"
+                                                         : "swizzled-scales";
 }
 
 absl::StatusOr<ScaleOrder> OrderOfScales(const Model& model,

@@ -25,45 +25,43 @@ double InputAmax(const ModelTensor& tensor, Global rule, float scale) {
   return rule == Global::kNone ? 448.0 * scale : AmaxOf(rule, scale);
 }
 
-absl::StatusOr<Calibrated> InputsOf(const Model& model,
-                                    const StoredModel& stored) {
-  Calibrated out;
+absl::StatusOr<Calibration> CalibrationOf(const Model& model,
+                                          const StoredModel& stored) {
+  Calibration out;
   for (const StoredWeight& w : stored.weights) {
     const ModelTensor* t = w.part(PartSource::kInputScale);
     if (t == nullptr) continue;
     const auto numbers = ReadNumbers(model, *t);
     if (!numbers.ok()) return numbers.status();
     for (const float x : *numbers) {
-      Add(InputAmax(*t, w.layout->global, x), &out);
+      Add(InputAmax(*t, w.layout->global, x), &out.inputs);
     }
   }
-  return out;
-}
-
-absl::StatusOr<Calibrated> CachesOf(const Model& model) {
-  Calibrated out;
   for (const ModelTensor& t : model.tensors()) {
     if (!IsCacheScale(t.name())) continue;
     const auto numbers = ReadNumbers(model, t);
     if (!numbers.ok()) return numbers.status();
-    for (const float x : *numbers) Add(448.0 * x, &out);
+    for (const float x : *numbers) Add(448.0 * x, &out.caches);
   }
   return out;
 }
 
 Json JsonOf(const Calibrated& scales) {
-  const auto number = [](double x) {
-    return std::isfinite(x) ? Json(x) : Json(nullptr);
-  };
-  return {{"count", scales.count},
-          {"least", number(scales.least)},
-          {"most", number(scales.most)}};
+  return {
+      {"count", scales.count}, {"least", scales.least}, {"most", scales.most}};
 }
 
-std::string TextOf(const Calibrated& scales, std::string_view what) {
-  if (scales.count == 0) return "";
-  return fmt::format("{} scales of {}, for magnitudes up to {:.4g} to {:.4g}",
-                     scales.count, what, scales.least, scales.most);
+std::vector<std::string> LinesOf(const Calibration& calibration) {
+  std::vector<std::string> lines;
+  const auto add = [&](const Calibrated& scales, std::string_view what) {
+    if (scales.count == 0) return;
+    lines.push_back(
+        fmt::format("{} scales of {}, for magnitudes up to {:.4g} to {:.4g}",
+                    scales.count, what, scales.least, scales.most));
+  };
+  add(calibration.inputs, "inputs");
+  add(calibration.caches, "keys and values");
+  return lines;
 }
 
 absl::StatusOr<bool> AreReciprocals(const Model& model,

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "client/checkpoint/stored.h"
@@ -29,14 +28,15 @@ struct Calibrated {
   double least = 0;
   double most = 0;
 };
-// Returns the scales of inputs.
-absl::StatusOr<Calibrated> InputsOf(const Model& model,
-                                    const StoredModel& stored);
-// Returns the scales of keys and values in the KV cache.
-absl::StatusOr<Calibrated> CachesOf(const Model& model);
+struct Calibration {
+  Calibrated inputs;
+  Calibrated caches;  // keys and values in the KV cache
+};
+absl::StatusOr<Calibration> CalibrationOf(const Model& model,
+                                          const StoredModel& stored);
 Json JsonOf(const Calibrated& scales);
-// Returns a line about scales of `what`; "" without scales.
-std::string TextOf(const Calibrated& scales, std::string_view what);
+// Returns a line about the inputs and one about the caches, if there are any.
+std::vector<std::string> LinesOf(const Calibration& calibration);
 
 // Whether the model stores reciprocals of input scales: most scales would imply
 // inputs that are too large, while their reciprocals imply plausible ones.

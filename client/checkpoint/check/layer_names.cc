@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "client/checkpoint/pattern.h"
+#include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -19,22 +20,17 @@ int64_t NumberOf(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? number : -1;
 }
 
-struct Cut {
-  std::string_view before;
-  int64_t number = -1;
-  std::string_view after;
-};
-
 // Cuts the name at the first number that follows a part accepted by `names`.
 template <typename Names>
-Cut CutAt(std::string_view name, Names&& names) {
+NumberedName CutAt(std::string_view name, Names&& names) {
   size_t begin = 0;
   std::string_view last;
   while (begin < name.size()) {
     const size_t end = std::min(name.find('.', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
     if (begin > 0 && names(last) && NumberOf(part) >= 0 && end < name.size()) {
-      return {name.substr(0, begin - 1), NumberOf(part), name.substr(end + 1)};
+      return {std::string(name.substr(0, begin - 1)), NumberOf(part),
+              std::string(name.substr(end + 1))};
     }
     last = part;
     begin = end + 1;
@@ -44,16 +40,16 @@ Cut CutAt(std::string_view name, Names&& names) {
 
 }  // namespace
 
-LayerName LayerName::Of(std::string_view name) {
-  const Cut cut =
-      CutAt(name, [](std::string_view part) { return Has(kStacks, part); });
-  return {std::string(cut.before), cut.number, std::string(cut.after)};
+std::string NumberedName::whole() const {
+  return number < 0 ? "" : fmt::format("{}.{}", before, number);
 }
 
-ExpertName ExpertName::Of(std::string_view name) {
-  const Cut cut =
-      CutAt(name, [](std::string_view part) { return part == kExperts; });
-  return {std::string(cut.before), cut.number, std::string(cut.after)};
+NumberedName LayerOf(std::string_view name) {
+  return CutAt(name, [](std::string_view part) { return Has(kStacks, part); });
+}
+
+NumberedName ExpertOf(std::string_view name) {
+  return CutAt(name, [](std::string_view part) { return part == kExperts; });
 }
 
 bool IsOfHead(std::string_view name) { return name.starts_with("lm_head."); }
@@ -77,6 +73,30 @@ bool IsExperts(std::string_view name) {
     }
   }
   return false;
+}
+
+Place PlaceOf(std::string_view module) {
+  Place place;
+  std::string before;
+  while (!module.empty()) {
+    const size_t dot = module.find('.');
+    const std::string_view part = module.substr(0, dot);
+    module.remove_prefix(dot == std::string_view::npos ? module.size()
+                                                       : dot + 1);
+    const int64_t number = NumberOf(part);
+    if (number < 0) {
+      if (!before.empty()) before += '.';
+      before += part;
+    } else if (place.layer < 0) {
+      place.layer = number;
+      place.stack = before;
+      before.clear();
+    } else {
+      before += before.empty() ? "*" : ".*";
+    }
+  }
+  place.name = before.empty() ? "weight" : before;
+  return place;
 }
 
 }  // namespace quantd::checkpoint

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <memory>
 
 #include "client/checkpoint/made_with.h"
 #include "client/checkpoint/weight_values.h"
-#include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {

@@ -1,6 +1,5 @@
 #include "client/checkpoint/check/shape_table.h"
 
-#include <algorithm>
 #include <array>
 
 #include "client/checkpoint/architecture.h"
@@ -144,7 +143,7 @@ std::optional<std::vector<int64_t>> ShapeTable::Of(
   if ((leaf == "q_norm" || leaf == "k_norm") && !own_attention_) {
     return One(head_);
   }
-  const bool stack = IsExperts(tensor) && ExpertName::Of(tensor).number < 0;
+  const bool stack = IsExperts(tensor) && ExpertOf(tensor).number < 0;
   if (stack) return std::nullopt;
   const Number wide = IsExperts(tensor) ? expert_ : wide_;
   if (leaf == "gate_proj" || leaf == "up_proj" || leaf == "w1" ||

@@ -27,15 +27,13 @@ std::vector<Weight> PlainOf(const Originals& originals, const StoredWeight& s,
     const OriginalWeight* found = originals.Find(s, e);
     if (found == nullptr ||
         (found->stored != nullptr && found->stored->has_four_bits())) {
-      *why =
-          found == nullptr
-              ? fmt::format(
-                    "{}: the original has no weight of that name with the "
-                    "shape {} x {}",
-                    s.name_of(e), s.rows, s.cols)
-              : fmt::format("{}: the original is itself quantized, as {} by {}",
-                            s.name_of(e), Name(found->stored->layout->format),
-                            Name(found->stored->layout->dialect));
+      *why = found == nullptr
+                 ? fmt::format(
+                       "{}: the original has no weight of that name with the "
+                       "shape {} x {}",
+                       s.name_of(e), s.rows, s.cols)
+                 : fmt::format("{}: the original is itself quantized, as {}",
+                               s.name_of(e), found->stored->kind());
       return {};
     }
     weights.push_back(found->plain);
@@ -94,9 +92,7 @@ void AddMissing(const Model& original, const Model& quantized,
                 std::set<const ModelTensor*> sources,
                 std::vector<std::string>* unmatched) {
   for (const Weight& w : weights) sources.insert(w.source);
-  std::set<std::string> modules;
-  for (const StoredWeight& w : stored.weights) modules.insert(w.module);
-  for (const UnclearWeight& u : stored.unclear) modules.insert(u.module);
+  const std::set<std::string> modules = stored.modules();
   for (const ModelTensor& t : original.tensors()) {
     constexpr std::string_view kSuffix = ".weight";
     const std::string& name = t.name();

@@ -1,6 +1,5 @@
 // Rules about files beside the weights, such as the tokenizer.
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -28,103 +27,68 @@ constexpr std::string_view kTokenizers[] = {
 
 // The largest tokenizer.json known has about 35 MB.
 constexpr size_t kMaxTokenizerBytes = size_t{128} << 20;
-constexpr char kItem[] = "[]";  // an element of a list, in a path of keys
-
-// Parses a tokenizer.json to find the largest token id. "model.vocab" maps each
-// token to its id, or lists the tokens in order of their ids. "added_tokens" is
-// a list of objects.
-class TokenListener : public nlohmann::json_sax<Json> {
- public:
-  int64_t largest() const { return largest_; }
-  const std::string& error() const { return error_; }
-
-  bool null() override { return true; }
-  bool boolean(bool value) override {
-    if (IsAt({"added_tokens", kItem, "special"})) special_ = value;
-    return true;
-  }
-  bool number_integer(number_integer_t value) override {
-    if (IsAt({"added_tokens", kItem, "id"})) added_ = value;
-    if (IsWord()) Take(value);
-    return true;
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    constexpr auto kMost = std::numeric_limits<int64_t>::max();
-    return number_integer(static_cast<int64_t>(
-        std::min(value, static_cast<number_unsigned_t>(kMost))));
-  }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override {
-    if (IsAt({"added_tokens", kItem})) {
-      added_ = -1;
-      special_ = false;
-    }
-    return Enter("");
-  }
-  bool key(string_t& name) override {
-    place_.back() = name;
-    return true;
-  }
-  bool end_object() override {
-    place_.pop_back();
-    if (IsAt({"added_tokens", kItem}) && !special_) Take(added_);
-    return true;
-  }
-  bool start_array(size_t) override {
-    if (IsAt({"model", "vocab", kItem})) Take(pieces_++);
-    return Enter(kItem);
-  }
-  bool end_array() override {
-    place_.pop_back();
-    return true;
-  }
-  bool parse_error(size_t byte, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    error_ = fmt::format("invalid at byte {}", byte);
-    return false;
-  }
-
- private:
-  // Whether the path to the current position is `keys`.
-  bool IsAt(std::initializer_list<std::string_view> keys) const {
-    return std::equal(place_.begin(), place_.end(), keys.begin(), keys.end());
-  }
-  bool IsWord() const {
-    return place_.size() == 3 && place_[0] == "model" && place_[1] == "vocab";
-  }
-  bool Enter(const char* key) {
-    if (place_.size() >= static_cast<size_t>(kMostNested)) {
-      error_ = fmt::format("more than {} levels of nesting", kMostNested);
-      return false;
-    }
-    place_.emplace_back(key);
-    return true;
-  }
-  void Take(int64_t id) { largest_ = std::max(largest_, id); }
-
-  std::vector<std::string> place_;  // the path of keys to the current position
-  int64_t largest_ = -1;
-  int64_t pieces_ = 0;  // tokens seen in a list
-  int64_t added_ = -1;  // id of the added token being read
-  bool special_ = false;
-  std::string error_;
-};
 
 // The largest id in a tokenizer.json of a token that text can become, -1 if
-// none. Special tokens do not count: some models have special tokens beyond
-// their embeddings, for images. Holds the file's text in memory, but no parsed
-// JSON.
+// none. "model.vocab" maps each token to its id, or lists the tokens in order
+// of their ids. "added_tokens" lists objects. Special tokens do not count: some
+// models have special tokens beyond their embeddings, for images. Holds the
+// file's text in memory, but drops nearly all values as soon as they are
+// parsed.
 absl::StatusOr<int64_t> LargestTokenId(const absl::StatusOr<InputFile>& file) {
+  using Event = Json::parse_event_t;
   const auto text = ReadText(file, kMaxTokenizerBytes);
   if (!text.ok()) return text.status();
-  TokenListener listener;
-  if (!Json::sax_parse(*text, &listener)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: not JSON: {}", file->path(), listener.error()));
+  const auto bad = [&](const std::string& why) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", file->path(), why));
+  };
+  if (NestsTooDeep(*text)) {
+    return bad(fmt::format("more than {} levels of nesting", kMostNested));
   }
-  return listener.largest();
+  int64_t largest = -1;
+  const auto take = [&](const Json& id) {
+    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+    if (!id.is_number_integer()) return;
+    const bool huge = id.is_number_unsigned() && id.get<uint64_t>() > kMost;
+    largest = std::max(largest,
+                       huge ? static_cast<int64_t>(kMost) : id.get<int64_t>());
+  };
+  int64_t pieces = 0;  // tokens seen in a list
+  std::string outer;   // the first two keys of the current position
+  std::string inner;
+  const auto look = [&](int depth, Event event, const Json& parsed) {
+    const bool word = depth == 3 && outer == "model" && inner == "vocab";
+    const bool added = outer == "added_tokens";
+    switch (event) {
+      case Event::key:
+        if (depth == 1) outer = parsed.get<std::string>();
+        if (depth == 2) inner = parsed.get<std::string>();
+        return depth == 1 || (added && (parsed == "id" || parsed == "special"));
+      case Event::value:
+        if (word) take(parsed);
+        return true;
+      case Event::array_start:
+        if (word) take(pieces++);
+        return true;
+      case Event::object_end:
+        if (depth == 2 && added && parsed.value("special", Json()) != true) {
+          take(parsed.value("id", Json()));
+        }
+        return depth == 0;
+      case Event::object_start:
+      case Event::array_end:
+        return true;
+    }
+    return true;
+  };
+  const Json whole = Json::parse(*text, look, /*allow_exceptions=*/false);
+  if (whole.is_discarded()) return bad("not JSON");
+  return largest;
+}
+
+// The items of a list, or the value itself.
+std::vector<Json> ListOf(const Json& value) {
+  if (value.is_array()) return value.get<std::vector<Json>>();
+  return std::vector<Json>{value};
 }
 
 bool HasFile(const Model& model, std::string_view file) {
@@ -191,10 +155,7 @@ class CompanionRules : public Rules {
   void CheckEnds(std::string_view file, const Json& json) {
     const Json* ends = Member(&json, "eos_token_id");
     if (ends == nullptr) return;
-    const std::vector<Json> all = ends->is_array()
-                                      ? ends->get<std::vector<Json>>()
-                                      : std::vector<Json>{*ends};
-    for (const Json& end : all) {
+    for (const Json& end : ListOf(*ends)) {
       if (const auto id = IntegerOf(&end)) {
         CheckId(file, "\"eos_token_id\" is", *id);
       }
@@ -214,10 +175,7 @@ class CompanionRules : public Rules {
     const Json* map = Member(&json, "auto_map");
     if (map == nullptr || !map->is_object()) return;
     for (const auto& [name, value] : map->items()) {
-      const std::vector<Json> classes = value.is_array()
-                                            ? value.get<std::vector<Json>>()
-                                            : std::vector<Json>{value};
-      for (const Json& item : classes) {
+      for (const Json& item : ListOf(value)) {
         const auto text = TextOf(&item);
         if (!text || text->find("--") != std::string::npos) continue;
         const size_t dot = text->rfind('.');
@@ -240,7 +198,7 @@ class CompanionRules : public Rules {
 
   void Add(std::string_view rule, std::string_view file,
            const std::string& text) {
-    Find(rule, std::string(file), text, file);
+    Find({rule, file}, std::string(file), "{}", text);
   }
 
   const std::optional<int64_t> words_;

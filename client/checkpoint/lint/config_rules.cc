@@ -8,7 +8,6 @@
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/pattern.h"
 #include "client/files/quantized_file.h"
-#include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -128,9 +127,8 @@ class ConfigRules : public Rules {
       const auto text =
           ReadText(model_.folder().OpenFile(name), kMaxConfigBytes);
       if (!text.ok() || !text->starts_with(kMark)) continue;
-      Find("config", name,
-           "it begins with a byte order mark, which makes transformers fail",
-           "byte order mark");
+      Find({"config", "byte order mark"}, name,
+           "it begins with a byte order mark, which makes transformers fail");
     }
   }
 
@@ -186,18 +184,15 @@ class ConfigRules : public Rules {
     });
     if (any || narrow) return;
     if (const auto algorithm = TextOf(Member(declared_.own(), "quant_algo"))) {
-      Find("config-mismatch", kModelOptFile,
-           fmt::format(
-               "it declares the weights as {}, but no weight is quantized",
-               *algorithm),
-           kUnquantized);
+      Find({"config-mismatch", kUnquantized}, kModelOptFile,
+           "it declares the weights as {}, but no weight is quantized",
+           *algorithm);
     }
     if (declared_.dialect() == Dialect::kNone) return;
-    Find("config-mismatch", kConfigFile,
-         fmt::format("it declares that {} quantized the weights, but no weight "
-                     "is quantized",
-                     Name(declared_.dialect())),
-         kUnquantized);
+    Find({"config-mismatch", kUnquantized}, kConfigFile,
+         "it declares that {} quantized the weights, but no weight "
+         "is quantized",
+         Name(declared_.dialect()));
   }
 
   void CheckKnown() {
@@ -206,10 +201,9 @@ class ConfigRules : public Rules {
     const Dialect configured = declared_.dialect();
     for (const StoredWeight& w : stored_.weights) {
       if (!IsOfAnother(w, configured)) continue;
-      Find(
-          "dialect", w.module,
-          fmt::format("its parts are named as in {}, but config.json is for {}",
-                      Name(w.layout->dialect), Name(configured)));
+      Find("dialect", w.module,
+           "its parts are named as in {}, but config.json is for {}",
+           Name(w.layout->dialect), Name(configured));
     }
     const Dialect dialect = first.layout->dialect;
     if (dialect == Dialect::kComfy || linted_.dialect == Dialect::kComfy) {
@@ -224,10 +218,9 @@ class ConfigRules : public Rules {
       }
     }
     if (!model_.has_config()) {
-      Find("config", kConfigFile,
+      Find({"config", kAbsent}, kConfigFile,
            "it is missing, so engines do not know the model and its "
-           "quantization",
-           kAbsent);
+           "quantization");
       return;
     }
     const Json* q = declared_.quantization();
@@ -251,9 +244,8 @@ class ConfigRules : public Rules {
                  absl::AsciiStrToLower(*method).find("compressed") !=
                      std::string::npos) {
         Find("dialect", kConfigFile,
-             fmt::format(
-                 "\"quant_method\" is \"{}\", but the tensors are those of {}",
-                 *method, Name(dialect)));
+             "\"quant_method\" is \"{}\", but the tensors are those of {}",
+             *method, Name(dialect));
       }
       return;
     }
@@ -288,17 +280,15 @@ class ConfigRules : public Rules {
 
   void Expected(const char* file, const std::string& path, const Json* there,
                 std::string_view expected, std::string_view kind) {
-    Find("config-type", file,
-         fmt::format("\"{}\" is {}, but should be {}", path, Shown(there),
-                     expected),
-         kind);
+    Find({"config-type", kind}, file, "\"{}\" is {}, but should be {}", path,
+         Shown(there), expected);
   }
 
   void Needs(const Json* json, const char* file,
              std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
       if (Member(json, key) != nullptr) continue;
-      Find("config", file, fmt::format("\"{}\" is missing", key), key);
+      Find({"config", key}, file, "\"{}\" is missing", key);
     }
   }
 
@@ -308,7 +298,7 @@ class ConfigRules : public Rules {
         const Json* own = declared_.own();
         if (own == nullptr || !own->is_object()) {
           const absl::Status& s = declared_.own_status();
-          Find("config", kModelOptFile,
+          Find("config", kModelOptFile, "{}",
                absl::IsNotFound(s) ? "it is missing, but TensorRT-LLM and "
                                      "older engines read only this file"
                : s.ok()            ? std::string("\"quantization\" is missing")
@@ -338,9 +328,8 @@ class ConfigRules : public Rules {
             if (!g.json->is_object() || Member(g.json, key) != nullptr) {
               continue;
             }
-            Find("config", kConfigFile,
-                 fmt::format("\"{}.{}\" is missing", g.name, key),
-                 g.name + key);
+            Find({"config", g.name + key}, kConfigFile, "\"{}.{}\" is missing",
+                 g.name, key);
           }
         }
         break;

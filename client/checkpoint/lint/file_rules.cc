@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -15,6 +13,26 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr std::string_view kFormats[] = {"pt", "tf", "flax", "mlx"};
+
+// A part of names that reveals a fault.
+struct Fragment {
+  std::string_view text;
+  std::string_view rule;
+  std::string_view kind;
+  std::string_view said;
+};
+constexpr char kUnmerged[] = "it belongs to an adapter that was not merged";
+constexpr char kLeftover[] =
+    "it is a leftover of ModelOpt's calibration, which an export removes";
+constexpr Fragment kFragments[] = {
+    {".lora_", "wrapped-names", "adapter", kUnmerged},
+    {".base_layer.", "wrapped-names", "adapter", kUnmerged},
+    {"weight_quantizer.", "unknown-part", "leftover", kLeftover},
+    {"input_quantizer.", "unknown-part", "leftover", kLeftover},
+    {"output_quantizer.", "unknown-part", "leftover", kLeftover},
+    {"k_bmm_quantizer.", "unknown-part", "leftover", kLeftover},
+    {"v_bmm_quantizer.", "unknown-part", "leftover", kLeftover},
+};
 
 class FileRules : public Rules {
  public:
@@ -32,10 +50,9 @@ class FileRules : public Rules {
       for (const safetensors::Tensor& t : file->tensors()) {
         if (model_.Find(t.name) == nullptr) continue;
         Find("stray-file", name,
-             fmt::format(
-                 "it is not part of {}, but also has a tensor {}",
-                 listed ? model_.index_name() : model_.shards().front().name,
-                 t.name));
+             "it is not part of {}, but also has a tensor {}",
+             listed ? model_.index_name() : model_.shards().front().name,
+             t.name);
         break;
       }
     }
@@ -54,7 +71,7 @@ class FileRules : public Rules {
           (format != metadata.end() && Has(kFormats, format->second))) {
         continue;
       }
-      Find("file-format", shard.name,
+      Find("file-format", shard.name, "{}",
            format == metadata.end()
                ? "its metadata has no \"format\""
                : fmt::format("the \"format\" in its metadata is {}, but must "
@@ -66,21 +83,17 @@ class FileRules : public Rules {
   void CheckNames() {
     for (const ModelTensor& t : model_.tensors()) {
       if (const auto wrapper = WrapperOf(t.name()); !wrapper.empty()) {
-        Find("wrapped-names", t.name(),
-             fmt::format("its name {} \"{}\"",
-                         t.name().starts_with(wrapper) ? "begins with" : "has",
-                         wrapper));
+        Find("wrapped-names", t.name(), "its name {} \"{}\"",
+             t.name().starts_with(wrapper) ? "begins with" : "has", wrapper);
       }
-      for (const std::string_view adapter : {".lora_", ".base_layer."}) {
-        if (t.name().find(adapter) == std::string::npos) continue;
-        Find("wrapped-names", t.name(),
-             "it belongs to an adapter that was not merged", "adapter");
-        break;
+      for (const Fragment& f : kFragments) {
+        if (t.name().find(f.text) == std::string::npos) continue;
+        Find({f.rule, f.kind}, t.name(), "{}", f.said);
       }
     }
     if (model_.unlisted() > 0) {
-      Find("index", model_.index_name(),
-           fmt::format("it lacks {} tensors of its shards", model_.unlisted()));
+      Find("index", model_.index_name(), "it lacks {} tensors of its shards",
+           model_.unlisted());
     }
   }
 };
@@ -111,18 +124,16 @@ class NameRules : public Rules {
       return;
     }
     for (const ModelTensor& t : model_.tensors()) {
-      const LayerName layer = LayerName::Of(t.name());
-      const bool place = layer.stack.ends_with("layers") ||
+      const NumberedName layer = LayerOf(t.name());
+      const bool place = layer.before.ends_with("layers") ||
                          t.name().ends_with("embed_tokens.weight");
-      if (!place || layer.stack == kLayers ||
+      if (!place || layer.before == kLayers ||
           t.name() == "model.embed_tokens.weight" || IsWrapped(t.name())) {
         continue;
       }
-      Find("wrapped-names", t.name(),
-           fmt::format(
-               "in a {}, engines expect its name to begin with \"model.\" once",
-               model_.model_type()),
-           kMisplaced);
+      Find({"wrapped-names", kMisplaced}, t.name(),
+           "in a {}, engines expect its name to begin with \"model.\" once",
+           model_.model_type());
     }
   }
 
@@ -131,31 +142,13 @@ class NameRules : public Rules {
     const auto known = ModulesOfLayers(model_.model_type());
     if (known.empty()) return;
     for (const ModelTensor& t : model_.tensors()) {
-      const LayerName layer = LayerName::Of(t.name());
-      if (layer.stack != kLayers) continue;
+      const NumberedName layer = LayerOf(t.name());
+      if (layer.before != kLayers) continue;
       const std::string module = layer.rest.substr(0, layer.rest.find('.'));
       if (Has(known, module)) continue;
-      Find("missing-weight", t.name(),
-           fmt::format(
-               "layers of a {} have no {}: engines ignore the tensor or fail",
-               model_.model_type(), module),
-           "foreign");
-    }
-  }
-
-  // Finds tensors that calibration leaves behind.
-  void CheckLeftovers() {
-    for (const ModelTensor& t : model_.tensors()) {
-      for (const std::string_view state :
-           {"weight_quantizer.", "input_quantizer.", "output_quantizer.",
-            "k_bmm_quantizer.", "v_bmm_quantizer."}) {
-        if (t.name().find(state) == std::string::npos) continue;
-        Find("unknown-part", t.name(),
-             "it is a leftover of ModelOpt's calibration, which an export "
-             "removes",
-             "leftover");
-        break;
-      }
+      Find({"missing-weight", "foreign"}, t.name(),
+           "layers of a {} have no {}: engines ignore the tensor or fail",
+           model_.model_type(), module);
     }
   }
 
@@ -180,7 +173,6 @@ void LintFiles(const LintedModel& linted, Findings* findings) {
 
 void LintNames(const LintedModel& linted, Findings* findings) {
   NameRules rules(linted, findings);
-  rules.CheckLeftovers();
   if (linted.model.single_file() || !IsWholeDecoder(linted)) return;
   rules.CheckPlaces();
   rules.CheckModules();

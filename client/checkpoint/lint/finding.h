@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
 namespace quantd::checkpoint {
 
 // Values of Finding::kind that repair depends on.
@@ -35,8 +38,16 @@ struct Finding {
   std::string kind = {};
 };
 
+// The finding without its rule: "model.layers.0: it is NaN, and 3 more".
+inline std::string TextOf(const Finding& f) {
+  return fmt::format(
+      "{}: {}{}", f.where, f.text,
+      f.count > 1 ? fmt::format(", and {} more", f.count - 1) : std::string());
+}
+
 // A list of findings in which a rule that many weights violate is one finding,
 // so that a model with ten thousand faulty modules is reported in one line.
+// Also holds the first error that kept a rule from its findings.
 class Findings {
  public:
   // Adds a finding, or increments the count of one with the same rule and kind.
@@ -62,7 +73,11 @@ class Findings {
   }
   std::vector<Finding> Take() { return std::exchange(findings_, {}); }
 
+  void Fail(const absl::Status& error) { status_.Update(error); }
+  const absl::Status& status() const { return status_; }
+
  private:
+  absl::Status status_;
   std::vector<Finding> findings_;
   std::set<std::tuple<std::string_view, std::string, std::string>> told_;
 };

@@ -1,5 +1,4 @@
 // Rules about the output head of a language model.
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@ namespace {
 
 constexpr char kHead[] = "lm_head";
 constexpr char kHeadWeight[] = "lm_head.weight";
+constexpr char kEmbeddings[] = "model.embed_tokens.weight";
 
 bool IsMatrix(const ModelTensor* t) {
   return t != nullptr && t->stored.shape.size() == 2 && IsPlain(*t);
@@ -36,50 +36,6 @@ bool IsLanguageModel(const Json& config) {
   return name.ends_with("ForCausalLM") ||
          (name.ends_with("ForConditionalGeneration") &&
           Member(&config, "text_config") != nullptr);
-}
-
-// Finds a tied head that is not listed as unquantized. Engines create the head
-// as a linear layer even if no file has it.
-void FindUnlistedHead(const Json& config, const Declared& declared,
-                      Findings* findings) {
-  const auto heads = HeadNames(config);
-  const auto& groups = declared.groups();
-  const bool takes_linear =
-      std::any_of(groups.begin(), groups.end(),
-                  [](const DeclaredGroup& g) { return g.all_linear; });
-  if (!takes_linear ||
-      std::any_of(heads.begin(), heads.end(), [&](const std::string& head) {
-        return declared.ignored().MayName(head);
-      })) {
-    return;
-  }
-  findings->Add("ignore-list", heads.front(),
-                "the head is tied to the embeddings and in no file, but is "
-                "missing in the list of modules that are not quantized",
-                "head");
-}
-
-void FindMissingHead(const LintedModel& linted, Findings* findings) {
-  const Json& config = linted.model.config();
-  if (!IsLanguageModel(config)) return;
-  bool layers = false;
-  for (const ModelTensor& t : linted.model.tensors()) {
-    if (!LayerName::Of(t.name()).stack.empty()) {
-      layers = true;
-    } else if (IsOfHead(linted.architecture, t.name())) {
-      return;
-    }
-  }
-  if (!layers) return;
-  if (IsHeadTied(config, linted.model.model_type()) != false) {
-    return FindUnlistedHead(config, linted.declared, findings);
-  }
-  findings->Add("missing-weight", kHeadWeight,
-                Member(&config, kTiedHead) != nullptr
-                    ? "it is missing, although config.json does not tie it to "
-                      "the embeddings"
-                    : "it is missing, although models of this type do not tie "
-                      "it to the embeddings by default");
 }
 
 // Whether the head equals the embeddings up to `most_noise`, the noise relative
@@ -105,42 +61,78 @@ absl::StatusOr<bool> IsSameMatrix(const RowSample& sample, WeightValues head,
   return true;
 }
 
-absl::Status CheckTiedHead(const LintedModel& linted, Findings* findings) {
-  const Json& config = linted.model.config();
-  const ModelTensor* plain = linted.model.Find(kHeadWeight);
-  const ModelTensor* embeddings =
-      linted.model.Find("model.embed_tokens.weight");
-  if (IsHeadTied(config, linted.model.model_type()) != true ||
-      !IsMatrix(embeddings)) {
-    return absl::OkStatus();
+class HeadRules : public Rules {
+ public:
+  using Rules::Rules;
+
+  void CheckMissing() {
+    const Json& config = model_.config();
+    if (!IsLanguageModel(config)) return;
+    bool layers = false;
+    for (const ModelTensor& t : model_.tensors()) {
+      if (LayerOf(t.name()).number >= 0) {
+        layers = true;
+      } else if (IsOfHead(architecture_, t.name())) {
+        return;
+      }
+    }
+    if (!layers) return;
+    if (IsHeadTied(config, model_.model_type()) != false) return CheckListed();
+    Find("missing-weight", kHeadWeight, "it is missing, although {}",
+         Member(&config, kTiedHead) != nullptr
+             ? "config.json does not tie it to the embeddings"
+             : "models of this type do not tie it to the embeddings by "
+               "default");
   }
-  std::optional<WeightValues> head;
-  double most_noise = 0.25;
-  for (const StoredWeight& w : linted.stored.weights) {
-    if (w.module == kHead) head.emplace(linted.model, w);
+
+  void CheckTied() {
+    const ModelTensor* plain = model_.Find(kHeadWeight);
+    const ModelTensor* embeddings = model_.Find(kEmbeddings);
+    if (IsHeadTied(model_.config(), model_.model_type()) != true ||
+        !IsMatrix(embeddings)) {
+      return;
+    }
+    std::optional<WeightValues> head;
+    double most_noise = 0.25;
+    for (const StoredWeight& w : stored_.weights) {
+      if (w.module == kHead) head.emplace(model_, w);
+    }
+    if (!head && IsMatrix(plain)) {
+      head.emplace(model_, *plain);
+      most_noise = 0;
+    }
+    if (!head ||
+        ValueOf(IsSameMatrix(linted_.sample, *head,
+                             WeightValues(model_, *embeddings), most_noise))) {
+      return;
+    }
+    Find("tied-head", kHead,
+         "config.json ties it to the embeddings, but it is another matrix");
   }
-  if (!head && IsMatrix(plain)) {
-    head.emplace(linted.model, *plain);
-    most_noise = 0;
+
+ private:
+  // Finds a tied head that is not listed as unquantized. Engines create the
+  // head as a linear layer even if no file has it.
+  void CheckListed() {
+    const auto heads = HeadNames(model_.config());
+    if (!TakesLinear() ||
+        std::any_of(heads.begin(), heads.end(), [&](const std::string& head) {
+          return declared_.ignored().MayName(head);
+        })) {
+      return;
+    }
+    Find({"ignore-list", "head"}, heads.front(),
+         "the head is tied to the embeddings and in no file, but is missing in "
+         "the list of modules that are not quantized");
   }
-  if (!head) return absl::OkStatus();
-  const auto same =
-      IsSameMatrix(linted.sample, *head,
-                   WeightValues(linted.model, *embeddings), most_noise);
-  if (!same.ok()) return same.status();
-  if (!*same) {
-    findings->Add(
-        "tied-head", kHead,
-        "config.json ties it to the embeddings, but it is another matrix");
-  }
-  return absl::OkStatus();
-}
+};
 
 }  // namespace
 
-absl::Status LintHead(const LintedModel& linted, Findings* findings) {
-  FindMissingHead(linted, findings);
-  return CheckTiedHead(linted, findings);
+void LintHead(const LintedModel& linted, Findings* findings) {
+  HeadRules rules(linted, findings);
+  rules.CheckMissing();
+  rules.CheckTied();
 }
 
 absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
@@ -148,7 +140,7 @@ absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
                                   const RowSample& sample) {
   if (const auto tied = IsHeadTied(config, type)) return !*tied;
   const ModelTensor* head = original.Find(kHeadWeight);
-  const ModelTensor* embeddings = original.Find("model.embed_tokens.weight");
+  const ModelTensor* embeddings = original.Find(kEmbeddings);
   if (!IsMatrix(head) || !IsMatrix(embeddings)) return false;
   const auto same = IsSameMatrix(sample, WeightValues(original, *head),
                                  WeightValues(original, *embeddings), 0);

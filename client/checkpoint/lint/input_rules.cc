@@ -55,18 +55,11 @@ struct CacheScales {
   }
 };
 
-// Returns "model.layers.0" for "model.layers.0.self_attn.k_proj".
-std::string LayerOf(std::string_view name) {
-  const LayerName layer = LayerName::Of(name);
-  return layer.stack.empty() ? ""
-                             : fmt::format("{}.{}", layer.stack, layer.number);
-}
-
 class InputRules : public Rules {
  public:
   using Rules::Rules;
 
-  absl::Status CheckInputs() {
+  void CheckInputs() {
     size_t missing = 0;
     size_t needing = 0;
     for (const StoredWeight& w : stored_.weights) {
@@ -82,38 +75,30 @@ class InputRules : public Rules {
         missing += needs;
         continue;
       }
-      const auto numbers = ReadNumbers(model_, *tensor);
-      if (!numbers.ok()) return numbers.status();
-      if (numbers->empty()) continue;
-      const float scale = numbers->front();
-      if (numbers->size() > 1) {
+      const std::vector<float> numbers = NumbersOf(*tensor);
+      if (numbers.empty()) continue;
+      const float scale = numbers.front();
+      if (numbers.size() > 1) {
         Find("input-scale", w.module,
-             fmt::format("{} has {} numbers, but engines expect one",
-                         tensor->name(), numbers->size()));
+             "{} has {} numbers, but engines expect one", tensor->name(),
+             numbers.size());
       }
       if (!needs && IsListed()) {
-        Find("config-mismatch", w.module,
+        Find({"config-mismatch", "input scales"}, w.module,
              "it has an input scale, but the configuration declares inputs as "
-             "unquantized or as scaled at run time",
-             "input scales");
+             "unquantized or as scaled at run time");
       }
       inputs_.push_back(
           {&w, tensor, scale, InputAmax(*tensor, w.layout->global, scale)});
     }
     if (missing > 0) TellMissing(missing, needing);
     CheckFused();
-    const auto reciprocals = AreReciprocals(model_, stored_);
-    if (!reciprocals.ok()) return reciprocals.status();
-    if (*reciprocals) {
-      TellReciprocals();
-      return absl::OkStatus();
-    }
+    if (ValueOf(AreReciprocals(model_, stored_))) return TellReciprocals();
     for (const Input& i : inputs_) CheckOne(i);
     CheckAll();
-    return absl::OkStatus();
   }
 
-  absl::Status CheckCache() {
+  void CheckCache() {
     // For each layer, 'k' and 'v' if its keys and values have scales.
     std::map<std::string, std::set<char>> scaled;
     CacheScales keys = {"keys", kMostMedianKeyScale};
@@ -127,22 +112,20 @@ class InputRules : public Rules {
       const bool value = name.ends_with(".v_scale");
       const bool both = name.ends_with(".kv_scale");
       if (!key && !value && !both) continue;
-      if (key || both) scaled[LayerOf(name)].insert('k');
-      if (value || both) scaled[LayerOf(name)].insert('v');
-      const auto numbers = ReadNumbers(model_, t);
-      if (!numbers.ok()) return numbers.status();
-      if (one && numbers->size() > 1) {
-        Find("cache-scale", name,
-             fmt::format("it has {} numbers, but engines expect one",
-                         numbers->size()),
-             "numbers");
+      const std::string layer = LayerOf(name).whole();
+      if (key || both) scaled[layer].insert('k');
+      if (value || both) scaled[layer].insert('v');
+      const std::vector<float> numbers = NumbersOf(t);
+      if (one && numbers.size() > 1) {
+        Find({"cache-scale", "numbers"}, name,
+             "it has {} numbers, but engines expect one", numbers.size());
       }
-      (value ? values : keys).Add(name, *numbers);
-      for (const float x : *numbers) {
+      (value ? values : keys).Add(name, numbers);
+      for (const float x : numbers) {
         if (std::isfinite(x) && x >= kLeastCacheScale && x <= kMostCacheScale) {
           continue;
         }
-        Find("cache-scale", name,
+        Find("cache-scale", name, "{}",
              std::isnan(x)
                  ? "it is NaN"
                  : fmt::format(
@@ -154,7 +137,7 @@ class InputRules : public Rules {
     CheckMedian(keys);
     CheckMedian(values);
     const bool declared = declared_.HasCacheScales();
-    if (!declared && scaled.empty()) return absl::OkStatus();
+    if (!declared && scaled.empty()) return;
     CheckDeclared(declared);
     for (const std::string& layer : AttentionLayers()) {
       const std::set<char>& there = scaled[layer];
@@ -162,26 +145,21 @@ class InputRules : public Rules {
       const char* what = there.empty()           ? "no scales"
                          : there.count('k') == 0 ? "no scale of keys"
                                                  : "no scale of values";
-      Find("cache-scale", layer,
-           fmt::format(
-               "it has {} of the KV cache, {}", what,
-               declared ? "but the configuration announces scales in the file"
-                        : "but other layers have scales"));
+      Find("cache-scale", layer, "it has {} of the KV cache, {}", what,
+           declared ? "but the configuration announces scales in the file"
+                    : "but other layers have scales");
     }
-    return absl::OkStatus();
   }
 
  private:
   void CheckMedian(const CacheScales& scales) {
     const double median = scales.Median();
     if (median <= scales.most_median || median > kMostCacheScale) return;
-    Find("cache-scale", scales.first,
-         fmt::format("half of all scales of {} are at least {:.4g}, which "
-                     "implies {} as large as {:.3g}: they may be reciprocals, "
-                     "or the largest {} not yet divided by 448",
-                     scales.what, median, scales.what, 448 * median,
-                     scales.what),
-         scales.what);
+    Find({"cache-scale", scales.what}, scales.first,
+         "half of all scales of {} are at least {:.4g}, which "
+         "implies {} as large as {:.3g}: they may be reciprocals, "
+         "or the largest {} not yet divided by 448",
+         scales.what, median, scales.what, 448 * median, scales.what);
   }
 
   // Finds cache scales that engines would load although no quantized cache is
@@ -215,7 +193,7 @@ class InputRules : public Rules {
     for (const StoredWeight& w : stored_.weights) {
       if (there.count(&w) > 0 || !declared_.NeedsInputScale(w)) continue;
       const std::string label = Label(w);
-      Find("no-input-scale", w.module,
+      Find("no-input-scale", w.module, "{}",
            none ? fmt::format(
                       "it is declared as {}, but no weight has an input scale",
                       label)
@@ -239,30 +217,28 @@ class InputRules : public Rules {
     const Input& most = *std::max_element(
         inputs_.begin(), inputs_.end(),
         [](const Input& a, const Input& b) { return a.amax < b.amax; });
-    Find("input-scale", most.weight->module,
-         fmt::format("{} is {:.4g}, which implies inputs as large as {:.3g}, "
-                     "while its reciprocal implies {:.3g}. The same holds for "
-                     "most of the {} input scales: they seem to be reciprocals",
-                     most.tensor->name(), most.scale, most.amax,
-                     InputAmax(*most.tensor, most.weight->layout->global,
-                               1 / most.scale),
-                     inputs_.size()),
-         kReciprocals);
+    Find({"input-scale", kReciprocals}, most.weight->module,
+         "{} is {:.4g}, which implies inputs as large as {:.3g}, "
+         "while its reciprocal implies {:.3g}. The same holds for "
+         "most of the {} input scales: they seem to be reciprocals",
+         most.tensor->name(), most.scale, most.amax,
+         InputAmax(*most.tensor, most.weight->layout->global, 1 / most.scale),
+         inputs_.size());
   }
 
   void CheckOne(const Input& i) {
     if (!(i.scale > 0) || !std::isfinite(i.scale)) {
       // ScaleRules checks input scales that are part of a layout.
       if (i.weight->part(PartSource::kInputScale) == nullptr) {
-        Find("bad-scale", i.weight->module,
-             fmt::format("{} is not a positive number", i.tensor->name()));
+        Find("bad-scale", i.weight->module, "{} is not a positive number",
+             i.tensor->name());
       }
       return;
     }
     if (i.amax <= kMostInput && i.amax >= kLeastInput) return;
     Find("input-scale", i.weight->module,
-         fmt::format("{} is {:.4g}, which implies inputs as large as {:.3g}",
-                     i.tensor->name(), i.scale, i.amax));
+         "{} is {:.4g}, which implies inputs as large as {:.3g}",
+         i.tensor->name(), i.scale, i.amax);
   }
 
   void CheckAll() {
@@ -278,29 +254,28 @@ class InputRules : public Rules {
     for (const Input* i : single) {
       if (ones) break;
       Find("input-scale", i->weight->module,
-           fmt::format("{} is 1, as if it was not measured, unlike that of "
-                       "other weights",
-                       i->tensor->name()));
+           "{} is 1, as if it was not measured, unlike that of "
+           "other weights",
+           i->tensor->name());
     }
     std::sort(amaxes.begin(), amaxes.end());
     const double median = amaxes[amaxes.size() / 2];
     const std::string& first = inputs_.front().weight->module;
     if (ones) {
-      Find(
-          "input-scale", first,
-          fmt::format("all {} input scales are 1, as if they were not measured",
-                      inputs_.size()));
+      Find("input-scale", first,
+           "all {} input scales are 1, as if they were not measured",
+           inputs_.size());
     } else if (AreAmaxes()) {
       Find("input-scale", first,
-           fmt::format("all {} input scales are exact in bf16, as largest "
-                       "inputs are, unlike 2688 divided by them: they seem to "
-                       "be the largest inputs themselves",
-                       inputs_.size()));
+           "all {} input scales are exact in bf16, as largest "
+           "inputs are, unlike 2688 divided by them: they seem to "
+           "be the largest inputs themselves",
+           inputs_.size());
     } else if (median > kMostMedianInput && median <= kMostInput) {
       Find("input-scale", first,
-           fmt::format("half of all input scales imply inputs larger than "
-                       "{:.3g}: they may be reciprocals",
-                       median));
+           "half of all input scales imply inputs larger than "
+           "{:.3g}: they may be reciprocals",
+           median);
     }
   }
 
@@ -339,17 +314,16 @@ class InputRules : public Rules {
         continue;
       }
       Find("fused-input-scales", i.weight->module,
-           fmt::format("the input scale of {} is {:.4g}, but that of {} is "
-                       "{:.4g}, for the same inputs",
-                       other.weight->module, other.scale, i.weight->module,
-                       i.scale));
+           "the input scale of {} is {:.4g}, but that of {} is "
+           "{:.4g}, for the same inputs",
+           other.weight->module, other.scale, i.weight->module, i.scale);
     }
   }
 
   std::set<std::string> AttentionLayers() const {
     std::set<std::string> layers;
     for (const auto& [attention, shard] : AttentionsOf(model_, architecture_)) {
-      if (auto layer = LayerOf(attention + "."); !layer.empty()) {
+      if (auto layer = LayerOf(attention + ".").whole(); !layer.empty()) {
         layers.insert(std::move(layer));
       }
     }
@@ -361,10 +335,10 @@ class InputRules : public Rules {
 
 }  // namespace
 
-absl::Status LintInputs(const LintedModel& linted, Findings* findings) {
+void LintInputs(const LintedModel& linted, Findings* findings) {
   InputRules rules(linted, findings);
-  if (auto s = rules.CheckInputs(); !s.ok()) return s;
-  return rules.CheckCache();
+  rules.CheckInputs();
+  rules.CheckCache();
 }
 
 }  // namespace quantd::checkpoint

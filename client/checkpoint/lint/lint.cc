@@ -301,9 +301,8 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   if (!architecture.ok()) return architecture.status();
   const Declared declared(model);
   const RowSample sample(model);
-  std::set<const ModelTensor*> parts;
+  const std::set<const ModelTensor*> parts = stored->tensors();
   for (const StoredWeight& w : stored->weights) {
-    parts.insert(w.parts.begin(), w.parts.end());
     out.weights += static_cast<size_t>(w.experts);
   }
   ComparedWeights compared;
@@ -314,9 +313,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   // them, but reported last.
   Findings against;
   if (original != nullptr) {
-    auto found = LintAgainst(*original, linted, &against);
-    if (!found.ok()) return found.status();
-    compared = *std::move(found);
+    compared = LintAgainst(*original, linted, &against);
     for (const ConfigDifference& d : DifferencesOf(*original, model)) {
       against.Add("config-original", kConfigFile, d.text, d.key);
     }
@@ -325,17 +322,15 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   for (const UnclearWeight& u : stored->unclear) {
     LintUnclear(linted, u, &findings);
   }
-  LintFiles(linted, &findings);
-  LintCompanions(linted, &findings);
-  LintNames(linted, &findings);
-  LintModules(linted, &findings);
   for (const auto rules :
-       {LintScales, LintInputs, LintParts, LintHead, LintSchemes, LintValues}) {
-    if (auto s = rules(linted, &findings); !s.ok()) return s;
+       {LintFiles, LintCompanions, LintNames, LintModules, LintScales,
+        LintInputs, LintParts, LintHead, LintSchemes, LintValues, LintConfig,
+        LintLists, LintEngines}) {
+    rules(linted, &findings);
   }
-  LintConfig(linted, &findings);
-  LintLists(linted, &findings);
-  LintEngines(linted, &findings);
+  for (const Findings* made : {&against, &findings}) {
+    if (!made->status().ok()) return made->status();
+  }
   out.compared = compared.quantized;
   out.compared_others = compared.others;
   out.not_nearest = compared.not_nearest;

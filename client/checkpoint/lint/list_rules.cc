@@ -2,12 +2,12 @@
 #include <iterator>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/pattern.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -24,12 +24,12 @@ class ListRules : public Rules {
          {std::pair{kConfigFile, &declared_.ignored()},
           std::pair{kModelOptFile, &declared_.excluded()}}) {
       for (const std::string& text : list->broken()) {
-        Find("bad-pattern", file, text, text);
+        Find({"bad-pattern", text}, file, "{}", text);
       }
     }
     for (const DeclaredGroup& g : declared_.groups()) {
       for (const std::string& text : g.targets.broken()) {
-        Find("bad-pattern", kConfigFile, text, text);
+        Find({"bad-pattern", text}, kConfigFile, "{}", text);
       }
     }
   }
@@ -38,17 +38,15 @@ class ListRules : public Rules {
     for (const StoredWeight& w : stored_.weights) {
       if (declared_.ignored().Names(w.module) ||
           declared_.excluded().Names(w.module)) {
-        Listed(w.module, "it is quantized, but listed as not quantized",
-               "named");
+        Find({"ignore-list", "named"}, w.module,
+             "it is quantized, but listed as not quantized");
       } else if (const auto part = declared_.ignored().PartOf(w.module);
                  !part.empty()) {
-        Listed(
-            w.module,
-            fmt::format("it is quantized, but \"{}\" in the list of modules "
-                        "that are not quantized is part of its name, and "
-                        "transformers before version 5 counts that as a match",
-                        part),
-            "part");
+        Find({"ignore-list", "part"}, w.module,
+             "it is quantized, but \"{}\" in the list of modules "
+             "that are not quantized is part of its name, and "
+             "transformers before version 5 counts that as a match",
+             part);
       }
     }
   }
@@ -69,10 +67,10 @@ class ListRules : public Rules {
       // ComfyUI accepts unquantized experts.
       const bool takes_any = linted_.dialect == Dialect::kComfy;
       if (!takes_any && (IsStacked(t) || IsStackLike(t))) {
-        Find("stacked-experts", t.name(),
-             fmt::format("{} {} are stored as {}", t.stored.shape[0],
-                         IsStacked(t) ? "experts" : "matrices in one tensor",
-                         t.stored.dtype));
+        Find("stacked-experts", t.name(), "{} {} are stored as {}",
+             t.stored.shape[0],
+             IsStacked(t) ? "experts" : "matrices in one tensor",
+             t.stored.dtype);
       }
       if (!IsPlainMatrix(t) || declared_.quantization() == nullptr) continue;
       // Engines assume that a module is quantized in all layers or in none.
@@ -85,30 +83,24 @@ class ListRules : public Rules {
            (role == Role::kHead && IsHead(module)) ||
            IsLinearBeside(t, role, dialect));
       if (!elsewhere && !expected) continue;
-      Listed(module,
-             fmt::format(
-                 "it is not quantized, but {}",
-                 declared_.ignored().empty()
-                     ? "the list of modules that are not quantized is empty"
-                     : "missing in the list of modules that are not quantized"),
-             "left");
+      Find({"ignore-list", "left"}, module, "it is not quantized, but {}",
+           declared_.ignored().empty()
+               ? "the list of modules that are not quantized is empty"
+               : "missing in the list of modules that are not quantized");
     }
   }
 
   void CheckTargets() {
-    for (const DeclaredGroup& g : declared_.groups()) {
-      const Json* targets = Member(g.json, "targets");
-      if (targets == nullptr || !targets->is_array()) continue;
-      for (const Json& target : *targets) {
-        if (target != "Embedding") continue;
-        for (const ModelTensor& t : model_.tensors()) {
-          if (IsWide(t) && t.name().ends_with("embed_tokens.weight")) {
-            Listed(std::string(ModuleOf(t.name())),
-                   "it is not quantized, but its class is a target of a group",
-                   "targets");
-          }
-        }
-      }
+    const auto& groups = declared_.groups();
+    if (std::none_of(groups.begin(), groups.end(), [](const DeclaredGroup& g) {
+          return Has(g.targets.texts(), "Embedding");
+        })) {
+      return;
+    }
+    for (const ModelTensor& t : model_.tensors()) {
+      if (!IsWide(t) || !t.name().ends_with("embed_tokens.weight")) continue;
+      Find({"ignore-list", "targets"}, std::string(ModuleOf(t.name())),
+           "it is not quantized, but its class is a target of a group");
     }
   }
 
@@ -126,7 +118,7 @@ class ListRules : public Rules {
     const bool here = has(declared_.quantization(), "kv_cache_scheme") ||
                       has(declared_.quantization(), "kv_cache_quant_algo");
     if (here == has(declared_.own(), "kv_cache_quant_algo")) return;
-    Find("cache-scale", here ? kModelOptFile : kConfigFile,
+    Find("cache-scale", here ? kModelOptFile : kConfigFile, "{}",
          here
              ? "\"kv_cache_quant_algo\" is missing, although config.json has a "
                "kv_cache_scheme"
@@ -149,27 +141,17 @@ class ListRules : public Rules {
     if (differing.empty()) return;
     constexpr size_t kShown = 3;
     const size_t shown = std::min(differing.size(), kShown);
-    Listed(
-        kModelOptFile,
-        fmt::format(
-            "\"exclude_modules\" differs from \"ignore\" in config.json: {}{}",
-            fmt::join(differing.begin(),
-                      differing.begin() + static_cast<ptrdiff_t>(shown), ", "),
-            differing.size() > shown ? " and others" : ""),
-        "files");
+    Find({"ignore-list", "files"}, kModelOptFile,
+         "\"exclude_modules\" differs from \"ignore\" in config.json: {}{}",
+         fmt::join(differing.begin(),
+                   differing.begin() + static_cast<ptrdiff_t>(shown), ", "),
+         differing.size() > shown ? " and others" : "");
   }
 
  private:
   bool MayStay(const std::string& module) const {
     return declared_.ignored().MayName(module) ||
            declared_.excluded().MayName(module);
-  }
-
-  // Whether a group declares all linear layers as quantized that are not
-  // listed.
-  bool TakesLinear() const {
-    return std::any_of(declared_.groups().begin(), declared_.groups().end(),
-                       [](const DeclaredGroup& g) { return g.all_linear; });
   }
 
   // Whether the tensor may be a stack of experts with an unknown name. Kernels
@@ -195,11 +177,6 @@ class ListRules : public Rules {
   bool IsHead(const std::string& module) const {
     return module == "lm_head" && architecture_.known() &&
            IsHeadTied(model_.config(), model_.model_type()) != true;
-  }
-
-  void Listed(const std::string& where, const std::string& text,
-              std::string_view kind) {
-    Find("ignore-list", where, text, kind);
   }
 };
 

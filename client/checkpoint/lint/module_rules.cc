@@ -94,19 +94,17 @@ class ModuleRules : public Rules {
       const auto count = static_cast<int64_t>(experts.size());
       const int64_t last = experts.rbegin()->first + 1;
       if (count != last || (declared && *declared != count)) {
-        Find("missing-weight", parent,
-             fmt::format("it has {} experts, numbered up to {}, but the number "
-                         "in config.json is {}",
-                         count, last - 1,
-                         declared ? fmt::to_string(*declared) : "nothing"),
-             "experts");
+        Find({"missing-weight", "experts"}, parent,
+             "it has {} experts, numbered up to {}, but the number "
+             "in config.json is {}",
+             count, last - 1, declared ? fmt::to_string(*declared) : "nothing");
       }
     }
     for (const auto& [module, count] : stacks_) {
       if (declared && *declared != count) {
         Find("wrong-shape", module,
-             fmt::format("it is a stack of {} experts, but config.json says {}",
-                         count, *declared));
+             "it is a stack of {} experts, but config.json says {}", count,
+             *declared);
       }
     }
   }
@@ -116,16 +114,7 @@ class ModuleRules : public Rules {
     for (const auto& [name, shape] : all_) {
       if (shape.empty()) continue;
       const std::string module(ModuleOf(name));
-      if (name.ends_with(".bias")) {
-        const std::string owner = name.substr(0, name.size() - 5);
-        const auto weight = all_.find(owner + ".weight");
-        const bool transposed = architecture_.IsTransposed(owner);
-        if (weight != all_.end() && weight->second.size() == 2 &&
-            shape.size() == 1 && !transposed && shape[0] != weight->second[0]) {
-          Shape(name, shape, {weight->second[0]}, "to fit its weight");
-        }
-      }
-      if (name.ends_with("_bias")) CheckStackedBias(name, shape);
+      CheckBias(name, shape);
       if (architecture_.RoleOf(module) == Role::kVision ||
           architecture_.RoleOf(module) == Role::kMultiToken) {
         continue;
@@ -157,33 +146,36 @@ class ModuleRules : public Rules {
 
   void Put(const std::string& name, std::vector<int64_t> shape) {
     all_[name] = shape;
-    const LayerName layer = LayerName::Of(name);
-    if (layer.stack.empty()) return;
-    const ExpertName expert = ExpertName::Of(layer.rest);
+    const NumberedName layer = LayerOf(name);
+    if (layer.number < 0) return;
+    const NumberedName expert = ExpertOf(layer.rest);
     if (expert.number < 0) {
-      layers_[layer.stack][layer.number].insert(
+      layers_[layer.before][layer.number].insert(
           // Removes ".weight", which the name of a stack may or may not have.
           IsExperts(layer.rest) ? std::string(ModuleOf(layer.rest))
                                 : layer.rest);
       return;
     }
-    layers_[layer.stack][layer.number].insert(expert.parent + ".#");
-    experts_[fmt::format("{}.{}.{}", layer.stack, layer.number, expert.parent)]
-            [expert.number][expert.rest] = std::move(shape);
+    layers_[layer.before][layer.number].insert(expert.before + ".#");
+    experts_[ExpertOf(name).before][expert.number][expert.rest] =
+        std::move(shape);
   }
 
-  // Checks the bias of a quantized stack, which must have a row for each
-  // expert.
-  void CheckStackedBias(const std::string& name,
-                        const std::vector<int64_t>& shape) {
-    const std::string stack = name.substr(0, name.size() - 5);
-    const auto experts = stacks_.find(stack);
-    const auto weight = all_.find(stack + ".weight");
-    if (experts == stacks_.end() || weight == all_.end() ||
-        weight->second.size() != 2) {
+  // Checks the bias of a matrix, or of a quantized stack, which must have a row
+  // for each expert.
+  void CheckBias(const std::string& name, const std::vector<int64_t>& shape) {
+    const bool single = name.ends_with(".bias");
+    if (!single && !name.ends_with("_bias")) return;
+    const std::string owner = name.substr(0, name.size() - 5);
+    const auto weight = all_.find(owner + ".weight");
+    const auto experts = stacks_.find(owner);
+    if (weight == all_.end() || weight->second.size() != 2 ||
+        (single ? shape.size() != 1 || architecture_.IsTransposed(owner)
+                : experts == stacks_.end())) {
       return;
     }
-    const std::vector<int64_t> want = {experts->second, weight->second[0]};
+    std::vector<int64_t> want = {weight->second[0]};
+    if (!single) want.insert(want.begin(), experts->second);
     if (shape != want) Shape(name, shape, want, "to fit its weight");
   }
 
@@ -202,11 +194,8 @@ class ModuleRules : public Rules {
     }
     for (int64_t i = 0; i < std::min<int64_t>(*count, 1 << 16); ++i) {
       if (layers.count(i) > 0) continue;
-      Find("missing-weight", fmt::format("{}.{}", stack, i),
-           fmt::format(
-               "the layer has no tensors, but config.json says {} layers",
-               *count),
-           "layer");
+      Find({"missing-weight", "layer"}, fmt::format("{}.{}", stack, i),
+           "the layer has no tensors, but config.json says {} layers", *count);
     }
     const int64_t last = layers.rbegin()->first;
     const bool predicts =
@@ -217,11 +206,10 @@ class ModuleRules : public Rules {
           return part.find("eh_proj") != std::string::npos;
         });
     if (last >= *count && !predicts && !head) {
-      Find("missing-weight", fmt::format("{}.{}", stack, last),
-           fmt::format("it is beyond the {} layers that config.json says: "
-                       "engines ignore it",
-                       *count),
-           "more");
+      Find({"missing-weight", "more"}, fmt::format("{}.{}", stack, last),
+           "it is beyond the {} layers that config.json says: "
+           "engines ignore it",
+           *count);
     }
   }
 
@@ -292,26 +280,23 @@ class ModuleRules : public Rules {
         if (*said == true && !there) {
           Missing(bias, fmt::format("config.json sets {} to true", row.key));
         } else if (*said == false && there) {
-          Find("missing-weight", bias,
-               fmt::format("it exists, but config.json sets {} to false: "
-                           "engines ignore it",
-                           row.key),
-               "bias");
+          Find({"missing-weight", "bias"}, bias,
+               "it exists, but config.json sets {} to false: "
+               "engines ignore it",
+               row.key);
         }
       }
     }
   }
 
   void Missing(const std::string& where, const std::string& why) {
-    Find("missing-weight", where,
-         fmt::format("it is missing, although {}", why));
+    Find("missing-weight", where, "it is missing, although {}", why);
   }
 
   void Shape(const std::string& where, const std::vector<int64_t>& there,
              const std::vector<int64_t>& want, const char* why) {
-    Find("wrong-shape", where,
-         fmt::format("its shape is [{}], but should be [{}] {}",
-                     fmt::join(there, ", "), fmt::join(want, ", "), why));
+    Find("wrong-shape", where, "its shape is [{}], but should be [{}] {}",
+         fmt::join(there, ", "), fmt::join(want, ", "), why);
   }
 
   const Json& config_;

@@ -32,34 +32,33 @@ class OriginalRules : public Rules {
                 Findings* findings)
       : Rules(linted, findings), originals_(originals) {}
 
-  absl::Status CheckQuantized() {
+  void CheckQuantized() {
     for (const StoredWeight& w : stored_.weights) {
-      const auto found = FindReading(model_, w, originals_, linted_.sample);
-      if (!found.ok()) return found.status();
+      const Readings found =
+          ValueOf(FindReading(model_, w, originals_, linted_.sample));
       compared_.of += static_cast<size_t>(w.experts);
-      compared_.quantized += found->compared;
-      if (found->compared < static_cast<size_t>(w.experts)) {
-        Find("no-counterpart", w.module,
-             found->compared == 0
+      compared_.quantized += found.compared;
+      if (found.compared < static_cast<size_t>(w.experts)) {
+        Find("no-counterpart", w.module, "{}",
+             found.compared == 0
                  ? fmt::format("the original has no weight of that name with "
                                "the shape {} x {}",
                                w.rows, w.cols)
                  : fmt::format("the original has only {} of its {} experts",
-                               found->compared, w.experts));
+                               found.compared, w.experts));
       }
-      if (found->compared > 0) Tell(w, *found);
-      const bool whole = found->compared == static_cast<size_t>(w.experts);
-      if (!whole || !found->right) continue;
-      const Difference& d = found->right->difference;
+      if (found.compared > 0) Tell(w, found);
+      const bool whole = found.compared == static_cast<size_t>(w.experts);
+      if (!whole || !found.right) continue;
+      const Difference& d = found.right->difference;
       compared_.not_nearest += !d.rounding->to_nearest;
       if (!d.rounding->wrong.empty()) continue;
       compared_.proven.insert(w.module);
       if (d.signal == 0 && d.noise == 0) compared_.zeros.insert(w.module);
     }
-    return absl::OkStatus();
   }
 
-  absl::Status CheckPlain() {
+  void CheckPlain() {
     for (const ModelTensor& t : model_.tensors()) {
       if (IsPart(t) || !IsPlain(t) || IsScale(t.name())) {
         continue;
@@ -72,49 +71,38 @@ class OriginalRules : public Rules {
              "its shape differs from that in the original");
         continue;
       }
-      const auto d =
-          Compare(model_, t, originals_.model(), *truth, linted_.sample);
-      if (!d.ok()) return d.status();
+      const Difference d = ValueOf(
+          Compare(model_, t, originals_.model(), *truth, linted_.sample));
       ++compared_.others;
-      if (d->signal == 0 && d->noise == 0) compared_.zeros.insert(t.name());
-      if (d->ratio() <= kMostPlainRatio) continue;
+      if (d.signal == 0 && d.noise == 0) compared_.zeros.insert(t.name());
+      if (d.ratio() <= kMostPlainRatio) continue;
       Find("not-the-original", t.name(),
-           fmt::format("it is not quantized, but its error is {}",
-                       RatioText(d->ratio())));
+           "it is not quantized, but its error is {}", RatioText(d.ratio()));
     }
-    return absl::OkStatus();
   }
 
   // Finds tensors of the original that the model lacks.
-  absl::Status CheckMissing() {
-    const auto head = IsHeadNeeded(originals_.model(), model_.config(),
-                                   model_.model_type(), linted_.sample);
-    if (!head.ok()) return head.status();
-    std::set<std::string> there;
-    for (const StoredWeight& w : stored_.weights) {
-      there.insert(w.module);
-    }
-    for (const UnclearWeight& u : stored_.unclear) {
-      there.insert(u.module);
-    }
+  void CheckMissing() {
+    const bool head =
+        ValueOf(IsHeadNeeded(originals_.model(), model_.config(),
+                             model_.model_type(), linted_.sample));
+    std::set<std::string> there = stored_.modules();
     for (const ModelTensor& t : model_.tensors()) {
       there.insert(std::string(ModuleOf(t.name())));
     }
-    std::set<const ModelTensor*> parts;
+    const auto parts = originals_.stored().tensors();
     for (const StoredWeight& w : originals_.stored().weights) {
-      parts.insert(w.parts.begin(), w.parts.end());
       if (there.count(w.module) == 0) Missing(w.module);
     }
     for (const ModelTensor& t : originals_.model().tensors()) {
       const std::string module(ModuleOf(t.name()));
       if (parts.count(&t) > 0 || there.count(module) > 0 || !IsPlain(t) ||
           IsScale(t.name()) || IsLeftOut(t.name()) || IsSplit(t, there) ||
-          (!*head && t.name().ends_with("lm_head.weight"))) {
+          (!head && t.name().ends_with("lm_head.weight"))) {
         continue;
       }
       Missing(t.name());
     }
-    return absl::OkStatus();
   }
 
   const ComparedWeights& compared() const { return compared_; }
@@ -133,7 +121,8 @@ class OriginalRules : public Rules {
         stored_.weights.begin(), stored_.weights.end(),
         [&](const StoredWeight& w) { return t.name().starts_with(w.module); });
     if (quantized) return;
-    Find("no-counterpart", t.name(), "the original has no such tensor", "more");
+    Find({"no-counterpart", "more"}, t.name(),
+         "the original has no such tensor");
   }
 
   // Whether libraries leave the tensor out when saving.
@@ -172,27 +161,25 @@ class OriginalRules : public Rules {
             "; if this is the right original, codes or scales are in another "
             "order or format than their names say";
       }
-      Find("not-the-original", found.wrong, text + Others(w, found));
+      Find("not-the-original", found.wrong, "{}", text + Others(w, found));
       return;
     }
     const Reading& r = *found.right;
     if (const std::string& wrong = r.difference.rounding->wrong;
         !wrong.empty()) {
-      Find("not-the-original", found.wrong, wrong + Others(w, found));
+      Find("not-the-original", found.wrong, "{}", wrong + Others(w, found));
     }
     const std::string before = RatioText(found.own.ratio());
     const std::string after = RatioText(r.difference.ratio());
     if (r.halves_swapped) {
       Find("nibble-order", w.module,
-           fmt::format(
-               "its error is {}, but only {} with the halves of bytes swapped",
-               before, after));
+           "its error is {}, but only {} with the halves of bytes swapped",
+           before, after);
     }
     if (r.order_swapped) {
       Find("swizzled-scales", w.module,
-           fmt::format("its error is {}, but only {} with the scales {}",
-                       before, after,
-                       w.layout->swizzled ? "read row by row" : "unswizzled"));
+           "its error is {}, but only {} with the scales {}", before, after,
+           w.layout->swizzled ? "read row by row" : "unswizzled");
     }
   }
 
@@ -204,8 +191,8 @@ class OriginalRules : public Rules {
   }
 
   void Missing(const std::string& name) {
-    Find("no-counterpart", name, "the original has it, but the model does not",
-         "missing");
+    Find({"no-counterpart", "missing"}, name,
+         "the original has it, but the model does not");
   }
 
   const Originals& originals_;
@@ -214,15 +201,17 @@ class OriginalRules : public Rules {
 
 }  // namespace
 
-absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
-                                            const LintedModel& linted,
-                                            Findings* findings) {
+ComparedWeights LintAgainst(const Model& original, const LintedModel& linted,
+                            Findings* findings) {
   const auto originals = Originals::Of(original);
-  if (!originals.ok()) return originals.status();
+  if (!originals.ok()) {
+    findings->Fail(originals.status());
+    return {};
+  }
   OriginalRules rules(*originals, linted, findings);
-  if (auto s = rules.CheckQuantized(); !s.ok()) return s;
-  if (auto s = rules.CheckPlain(); !s.ok()) return s;
-  if (auto s = rules.CheckMissing(); !s.ok()) return s;
+  rules.CheckQuantized();
+  rules.CheckPlain();
+  rules.CheckMissing();
   return rules.compared();
 }
 

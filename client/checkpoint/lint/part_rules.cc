@@ -3,7 +3,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/lint/rules.h"
@@ -72,10 +71,8 @@ class PartRules : public Rules {
           IsAnnounced(linted_, found->first, part)) {
         continue;
       }
-      Find("unknown-part", found->first,
-           fmt::format(
-               "it has a tensor {}, which the configuration does not mention",
-               part),
+      Find({"unknown-part", part}, found->first,
+           "it has a tensor {}, which the configuration does not mention",
            part);
     }
   }
@@ -83,59 +80,46 @@ class PartRules : public Rules {
   // Finds scales whose weight is missing.
   void CheckOrphans() {
     for (const UnclearWeight& u : stored_.orphans) {
-      Find("missing-weight", u.module,
-           fmt::format("{} exists, but the weight that it scales does not",
-                       u.tensors.front()->name()),
-           "orphan");
+      Find({"missing-weight", "orphan"}, u.module,
+           "{} exists, but the weight that it scales does not",
+           u.tensors.front()->name());
     }
   }
 
-  absl::Status CheckLabels() {
+  void CheckLabels() {
     constexpr std::string_view kLabel = ".comfy_quant";
     constexpr size_t kMost = 1 << 16;
     const ComfyMetadata metadata = ComfyMetadata::Of(model_);
     bool others = false;
     if (!metadata.shard.empty()) CheckMetadata(metadata);
     // CheckMetadata has reported a fault of the whole metadata.
-    if (!metadata.fault.empty()) return absl::OkStatus();
+    if (!metadata.fault.empty()) return;
     for (const ModelTensor& t : model_.tensors()) {
       if (!t.name().ends_with(kLabel)) continue;
       others = true;
       const std::string module =
           t.name().substr(0, t.name().size() - kLabel.size());
       std::string text(std::min(t.stored.size, kMost), '\0');
-      const auto s =
-          model_.Read(t, 0,
-                      absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()),
-                                     text.size()));
-      if (!s.ok()) return s;
-      CheckLabel(module, text);
+      const auto bytes = absl::MakeSpan(
+          reinterpret_cast<std::byte*>(text.data()), text.size());
+      if (Succeeds(model_.Read(t, 0, bytes))) CheckLabel(module, text);
     }
     if (linted_.dialect != Dialect::kComfy && !others &&
         metadata.shard.empty()) {
-      return absl::OkStatus();
+      return;
     }
-    std::vector<std::string> modules;
-    for (const StoredWeight& w : stored_.weights) {
-      modules.push_back(w.module);
-    }
-    for (const UnclearWeight& u : stored_.unclear) {
-      modules.push_back(u.module);
-    }
-    for (const std::string& module : modules) {
+    for (const std::string& module : stored_.modules()) {
       if (model_.Find(module + std::string(kLabel)) != nullptr ||
           metadata.Find(module) != nullptr) {
         continue;
       }
       Find("label", module,
-           fmt::format(
-               "it has no comfy_quant{}: ComfyUI reads its codes as weights",
-               !metadata.shard.empty()
-                   ? fmt::format(", and {} does not name it", kComfyMetadata)
-               : others ? ", unlike other weights"
-                        : ""));
+           "it has no comfy_quant{}: ComfyUI reads its codes as weights",
+           !metadata.shard.empty()
+               ? fmt::format(", and {} does not name it", kComfyMetadata)
+           : others ? ", unlike other weights"
+                    : "");
     }
-    return absl::OkStatus();
   }
 
  private:
@@ -154,9 +138,8 @@ class PartRules : public Rules {
 
   void CheckMetadata(const ComfyMetadata& metadata) {
     if (!metadata.fault.empty()) {
-      Find("label", metadata.shard,
-           fmt::format("its {} {}", kComfyMetadata, metadata.fault),
-           "metadata");
+      Find({"label", "metadata"}, metadata.shard, "its {} {}", kComfyMetadata,
+           metadata.fault);
     }
     std::set<const Json*> weights;
     for (const auto& [module, weight] : weights_) {
@@ -193,50 +176,41 @@ class PartRules : public Rules {
 
   void FindSaid(const ComfyMetadata& metadata, const std::string& module,
                 const std::string& what) {
-    Find("label", module,
-         fmt::format("{} of {} {}", kComfyMetadata, metadata.shard, what),
-         "metadata");
+    Find({"label", "metadata"}, module, "{} of {} {}", kComfyMetadata,
+         metadata.shard, what);
   }
 
   void CheckLabel(const std::string& module, const std::string& text) {
-    const auto find = [&](const std::string& what) {
-      Find("label", module, what);
-    };
-    if (NestsTooDeep(text)) {
-      return find(fmt::format(
-          "its comfy_quant has more than {} levels of nesting", kMostNested));
-    }
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) {
-      find(json.is_discarded()
-               ? "its comfy_quant is not valid JSON"
-               : fmt::format("its comfy_quant is {} instead of a JSON object",
-                             Shown(&json)));
-      return;
-    }
+    Json json;
+    std::string fault = ParseComfy(text, &json);
     const auto format = TextOf(Member(&json, "format"));
-    if (!format) {
-      find(fmt::format("its comfy_quant has no \"format\", but: {}",
-                       Shown(&json)));
+    if (fault.empty() && !json.is_object()) {
+      fault = fmt::format("is {} instead of a JSON object", Shown(&json));
+    } else if (fault.empty() && !format) {
+      fault = fmt::format("has no \"format\", but: {}", Shown(&json));
+    }
+    if (!fault.empty()) {
+      Find("label", module, "its comfy_quant {}", fault);
       return;
     }
     const auto found = weights_.find(module);
     if (found == weights_.end()) {
       if (model_.Find(module + ".weight") == nullptr) {
-        find("it has a comfy_quant, but no weight");
+        Find("label", module, "it has a comfy_quant, but no weight");
       }
       return;
     }
     const StoredWeight& w = *found->second;
     const std::string_view want = LabelOf(w.layout->format);
     if (!want.empty() && *format != want) {
-      find(fmt::format("its comfy_quant says {}, but it is {}", *format,
-                       Name(w.layout->format)));
+      Find("label", module, "its comfy_quant says {}, but it is {}", *format,
+           Name(w.layout->format));
     }
     const Json* shape = Member(&json, "orig_shape");
     if (shape != nullptr && *shape != Json{w.rows, w.cols}) {
-      find(fmt::format("its comfy_quant says orig_shape {}, but it is {} x {}",
-                       Shown(shape), w.rows, w.cols));
+      Find("label", module,
+           "its comfy_quant says orig_shape {}, but it is {} x {}",
+           Shown(shape), w.rows, w.cols);
     }
   }
 
@@ -245,11 +219,11 @@ class PartRules : public Rules {
 
 }  // namespace
 
-absl::Status LintParts(const LintedModel& linted, Findings* findings) {
+void LintParts(const LintedModel& linted, Findings* findings) {
   PartRules rules(linted, findings);
   rules.CheckParts();
   rules.CheckOrphans();
-  return rules.CheckLabels();
+  rules.CheckLabels();
 }
 
 }  // namespace quantd::checkpoint

@@ -1,4 +1,5 @@
-// The rules of lint, one function for each subject. Each adds to `findings`.
+// The rules of lint, one function for each subject. Each adds to `findings`,
+// and passes errors to Findings::Fail.
 #ifndef QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 #define QUANTD_CLIENT_CHECKPOINT_LINT_RULES_H_
 
@@ -7,8 +8,9 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
@@ -16,7 +18,9 @@
 #include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
+#include "client/checkpoint/weight_values.h"
 #include "client/files/safetensors.h"
+#include "fmt/format.h"
 
 namespace quantd::checkpoint {
 
@@ -46,6 +50,14 @@ struct LintedModel {
   const ComparedWeights& compared;
 };
 
+// A rule, and the kind that distinguishes its findings.
+struct RuleAndKind {
+  RuleAndKind(const char* id) : rule(id) {}  // NOLINT: converts implicitly
+  RuleAndKind(std::string_view id, std::string_view of) : rule(id), kind(of) {}
+  std::string_view rule;
+  std::string_view kind;
+};
+
 // Base class of rules: holds the model to examine and the list of findings.
 class Rules {
  public:
@@ -58,13 +70,36 @@ class Rules {
         findings_(*findings) {}
 
  protected:
-  void Find(std::string_view rule, const std::string& where,
-            const std::string& text, std::string_view kind = "") {
-    findings_.Add(rule, where, text, kind);
+  // Adds a finding whose text is formatted like fmt::format does.
+  template <typename... Args>
+  void Find(const RuleAndKind& of, const std::string& where,
+            fmt::format_string<Args...> text, Args&&... args) {
+    findings_.Add(of.rule, where,
+                  fmt::format(text, std::forward<Args>(args)...), of.kind);
+  }
+  // Returns an empty value instead of an error, which Lint then returns.
+  template <typename T>
+  T ValueOf(absl::StatusOr<T> made) {
+    if (made.ok()) return *std::move(made);
+    findings_.Fail(made.status());
+    return T();
+  }
+  bool Succeeds(const absl::Status& status) {
+    findings_.Fail(status);
+    return status.ok();
+  }
+  std::vector<float> NumbersOf(const ModelTensor& t) {
+    return ValueOf(ReadNumbers(model_, t));
   }
   template <typename Predicate>
   bool AnyTensor(Predicate is) const {
     return std::any_of(model_.tensors().begin(), model_.tensors().end(), is);
+  }
+  // Whether a group declares all linear layers as quantized that are not
+  // listed.
+  bool TakesLinear() const {
+    return std::any_of(declared_.groups().begin(), declared_.groups().end(),
+                       [](const DeclaredGroup& g) { return g.all_linear; });
   }
   // Whether the tensor is a part of a quantized weight.
   bool IsPart(const ModelTensor& t) const {
@@ -112,17 +147,17 @@ bool HasAdapter(const Model& model);
 // Checks that the names of tensors are those of the model's type.
 void LintNames(const LintedModel& linted, Findings* findings);
 // Checks the values of scales, and that fused weights have the same scales.
-absl::Status LintScales(const LintedModel& linted, Findings* findings);
+void LintScales(const LintedModel& linted, Findings* findings);
 // Checks input scales and scales of the KV cache.
-absl::Status LintInputs(const LintedModel& linted, Findings* findings);
+void LintInputs(const LintedModel& linted, Findings* findings);
 // Finds unexpected tensors of quantized weights, and checks ComfyUI's labels.
-absl::Status LintParts(const LintedModel& linted, Findings* findings);
+void LintParts(const LintedModel& linted, Findings* findings);
 // Checks the values of weights, quantized or not.
-absl::Status LintValues(const LintedModel& linted, Findings* findings);
+void LintValues(const LintedModel& linted, Findings* findings);
 // Checks that all tensors exist and have the shapes that config.json implies.
 void LintModules(const LintedModel& linted, Findings* findings);
 // Checks that there is an output head and that config.json ties it correctly.
-absl::Status LintHead(const LintedModel& linted, Findings* findings);
+void LintHead(const LintedModel& linted, Findings* findings);
 // Whether a model with this config.json must store the head of its original. It
 // need not if the head is tied to the embeddings or equals them.
 absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
@@ -131,15 +166,14 @@ absl::StatusOr<bool> IsHeadNeeded(const Model& original, const Json& config,
 // Checks config.json and hf_quant_config.json by themselves.
 void LintConfig(const LintedModel& linted, Findings* findings);
 // Checks that these two files describe the tensors.
-absl::Status LintSchemes(const LintedModel& linted, Findings* findings);
+void LintSchemes(const LintedModel& linted, Findings* findings);
 // Checks the lists of modules in these two files.
 void LintLists(const LintedModel& linted, Findings* findings);
 // Checks that engines support the model as described.
 void LintEngines(const LintedModel& linted, Findings* findings);
 // Compares the model with its original and finds the byte order of each weight.
-absl::StatusOr<ComparedWeights> LintAgainst(const Model& original,
-                                            const LintedModel& linted,
-                                            Findings* findings);
+ComparedWeights LintAgainst(const Model& original, const LintedModel& linted,
+                            Findings* findings);
 
 }  // namespace quantd::checkpoint
 

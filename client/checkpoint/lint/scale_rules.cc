@@ -76,36 +76,31 @@ class ScaleRules : public Rules {
  public:
   using Rules::Rules;
 
-  absl::Status CheckScales() {
-    const auto all_large = AreAllLarge(model_, stored_);
-    if (!all_large.ok()) return all_large.status();
+  void CheckScales() {
+    const bool all_large = ValueOf(AreAllLarge(model_, stored_));
     for (const StoredWeight& w : stored_.weights) {
-      const auto order = OrderOfScales(model_, w);
-      if (!order.ok()) return order.status();
-      if (*order == ScaleOrder::kPadded) {
+      if (ValueOf(OrderOfScales(model_, w)) == ScaleOrder::kPadded) {
         Find("swizzled-scales", w.module,
-             fmt::format("its padding shows that its scales are stored row by "
-                         "row, but {} stores them swizzled; for weights "
-                         "without padding, only --original reveals this",
-                         Name(w.layout->dialect)));
+             "its padding shows that its scales are stored row by "
+             "row, but {} stores them swizzled; for weights "
+             "without padding, only --original reveals this",
+             Name(w.layout->dialect));
       }
       for (const PartSource source : {PartSource::kScales, PartSource::kGlobal,
                                       PartSource::kInputScale}) {
         const ModelTensor* part = w.part(source);
         if (part == nullptr) continue;
-        const auto tally = Tally::Of(model_, *part);
-        if (!tally.ok()) return tally.status();
+        const Tally tally = ValueOf(Tally::Of(model_, *part));
         // A weight that is all zeros may have any scales.
         if (linted_.compared.zeros.count(w.module) > 0) continue;
-        CheckNumbers(w, source, *part, *tally);
-        if (source == PartSource::kGlobal && tally->count == 1 &&
-            tally->not_numbers == 0) {
-          CheckGlobal(w, tally->values.front().first, *all_large);
+        CheckNumbers(w, source, *part, tally);
+        if (source == PartSource::kGlobal && tally.count == 1 &&
+            tally.not_numbers == 0) {
+          CheckGlobal(w, tally.values.front().first, all_large);
         }
-        if (source == PartSource::kScales) CheckRange(w, *part, *tally);
+        if (source == PartSource::kScales) CheckRange(w, *part, tally);
       }
     }
-    return absl::OkStatus();
   }
 
   void CheckNumbers(const StoredWeight& w, PartSource source,
@@ -114,19 +109,17 @@ class ScaleRules : public Rules {
     const bool zero_is_bad = source != PartSource::kScales ||
                              w.layout->scale_shape != ScaleShape::kBlocks;
     if (tally.not_numbers > 0) {
-      Find("bad-scale", w.module,
-           fmt::format("{} is NaN{}", part.name(),
-                       Tally::Share(tally.not_numbers, tally.count)));
+      Find("bad-scale", w.module, "{} is NaN{}", part.name(),
+           Tally::Share(tally.not_numbers, tally.count));
     }
     for (const auto& [x, times] : tally.values) {
       if (std::isfinite(x) && x >= 0 && (x > 0 || !zero_is_bad)) continue;
-      Find("bad-scale", w.module,
-           fmt::format("{} is {:.4g}{}", part.name(), x,
-                       Tally::Share(times, tally.count)));
+      Find("bad-scale", w.module, "{} is {:.4g}{}", part.name(), x,
+           Tally::Share(times, tally.count));
     }
     if (!zero_is_bad && tally.values.size() == 1 &&
         tally.values.front().first == 0) {
-      Find("bad-scale", w.module, fmt::format("{} is all zeros", part.name()));
+      Find("bad-scale", w.module, "{} is all zeros", part.name());
     }
   }
 
@@ -145,9 +138,9 @@ class ScaleRules : public Rules {
     // The factor 2: a power-of-two scale may be nearly twice the needed one.
     if (w.layout->global == Global::kNone && most > 2 * kMostAmax / largest) {
       Find("implausible-scale", w.module,
-           fmt::format("{} has a scale of {:.4g}, which implies weights as "
-                       "large as {:.3g}",
-                       part.name(), most, most * largest));
+           "{} has a scale of {:.4g}, which implies weights as "
+           "large as {:.3g}",
+           part.name(), most, most * largest);
     }
     // Finds single scales that are far above the other scales of the weight.
     const float middle = tally.middle();
@@ -156,9 +149,9 @@ class ScaleRules : public Rules {
         tally.count >= kSomeScales && middle > 0 &&
         most > kMostAbove * middle) {
       Find("implausible-scale", w.module,
-           fmt::format("{} has a scale of {:.4g}, although half of its scales "
-                       "are at most {:.4g}",
-                       part.name(), most, middle));
+           "{} has a scale of {:.4g}, although half of its scales "
+           "are at most {:.4g}",
+           part.name(), most, middle);
     }
     if (tally.count == 1) {
       ++singles_;
@@ -169,9 +162,8 @@ class ScaleRules : public Rules {
     const bool power = std::frexp(most, &exponent) == 0.5f;
     if (tally.count >= kManyScales && least == most && most > 0 &&
         (most == 1 || !power)) {
-      Find("placeholder-scale", w.module,
-           fmt::format("all {} scales in {} are {:.4g}", tally.count,
-                       part.name(), most));
+      Find("placeholder-scale", w.module, "all {} scales in {} are {:.4g}",
+           tally.count, part.name(), most);
     }
     if (w.layout->global != Global::kNone && most > 0) {
       float& group = most_[GroupOf(w)];
@@ -182,7 +174,7 @@ class ScaleRules : public Rules {
   void CheckOnes() {
     if (singles_ < kManySingles || ones_ < singles_) return;
     Find("placeholder-scale", stored_.weights.front().module,
-         fmt::format("the scales of all {} weights are 1", singles_));
+         "the scales of all {} weights are 1", singles_);
   }
 
   // Finds weights that use little of the range of block scales. The largest
@@ -193,9 +185,8 @@ class ScaleRules : public Rules {
       const auto found = most_.find(GroupOf(w));
       if (found == most_.end() || found->second >= kLeastScale) continue;
       Find("unused-range", w.module,
-           fmt::format(
-               "its largest block scale is {:.3g}, but should be near 448",
-               found->second));
+           "its largest block scale is {:.3g}, but should be near 448",
+           found->second);
     }
   }
 
@@ -204,11 +195,9 @@ class ScaleRules : public Rules {
     if (!(global > 0) || !std::isfinite(global)) return;
     if (linted_.compared.proven.count(w.module) == 0 &&
         IsReciprocal(w.layout->global, global, all_large)) {
-      Find("divisor", w.module,
-           fmt::format("{} of {} implies weights as large as {:.3g}",
-                       w.layout->global == Global::kDivisor ? "a divisor"
-                                                            : "a multiplier",
-                       global, AmaxOf(w.layout->global, global)));
+      Find("divisor", w.module, "{} of {} implies weights as large as {:.3g}",
+           w.layout->global == Global::kDivisor ? "a divisor" : "a multiplier",
+           global, AmaxOf(w.layout->global, global));
     }
   }
 
@@ -238,9 +227,9 @@ class ScaleRules : public Rules {
         } else if (globals_.count(w->module) > 0 && architecture_.known() &&
                    globals_[w->module] != globals_[first.module]) {
           Find("fused-scales", w->module,
-               fmt::format("the global scale of {} is {}, but that of {} is {}",
-                           first.module, globals_[first.module], w->module,
-                           globals_[w->module]));
+               "the global scale of {} is {}, but that of {} is {}",
+               first.module, globals_[first.module], w->module,
+               globals_[w->module]);
         }
       }
     }
@@ -251,7 +240,7 @@ class ScaleRules : public Rules {
     if (linted_.dialect == Dialect::kComfy) return;
     std::map<std::string, const StoredWeight*> firsts;
     for (const StoredWeight& w : stored_.weights) {
-      const std::string key = ExpertKeyOf(w.module);
+      const std::string key = ExpertOf(w.module).before;
       if (key.empty()) continue;
       const StoredWeight& first = *firsts.emplace(key, &w).first->second;
       if (w.layout != first.layout) AreUnlike(first, w);
@@ -259,7 +248,7 @@ class ScaleRules : public Rules {
     for (const ModelTensor& t : model_.tensors()) {
       if (!IsPlainMatrix(t)) continue;
       const std::string module(ModuleOf(t.name()));
-      const auto first = firsts.find(ExpertKeyOf(module));
+      const auto first = firsts.find(ExpertOf(module).before);
       if (first != firsts.end()) IsAlone(*first->second, module);
     }
   }
@@ -276,28 +265,17 @@ class ScaleRules : public Rules {
 
   // Reports a plain weight that engines use together with a quantized one.
   void IsAlone(const StoredWeight& quantized, const std::string& plain) {
-    Find(
-        "fused-in-part", plain,
-        fmt::format("{} is quantized, but {} is not", quantized.module, plain));
+    Find("fused-in-part", plain, "{} is quantized, but {} is not",
+         quantized.module, plain);
   }
   void AreUnlike(const StoredWeight& a, const StoredWeight& b) {
-    Find("fused-in-part", b.module,
-         fmt::format("{} is {}, but {} is {}", a.module, Name(a.layout->format),
-                     b.module, Name(b.layout->format)));
+    Find("fused-in-part", b.module, "{} is {}, but {} is {}", a.module,
+         Name(a.layout->format), b.module, Name(b.layout->format));
   }
 
   std::string GroupOf(const StoredWeight& w) const {
     const auto key = architecture_.FusionKey(w.module, w.cols);
     return key.empty() ? w.module : key;
-  }
-
-  // The layer of the experts, such as "model.layers.3.mlp"; "" if it is not a
-  // single expert.
-  static std::string ExpertKeyOf(const std::string& module) {
-    const LayerName layer = LayerName::Of(module);
-    const ExpertName expert = ExpertName::Of(layer.rest);
-    if (expert.number < 0) return "";
-    return fmt::format("{}.{}.{}", layer.stack, layer.number, expert.parent);
   }
 
   // Number of weights with a single scale, and how many of these scales are 1.
@@ -311,14 +289,13 @@ class ScaleRules : public Rules {
 
 }  // namespace
 
-absl::Status LintScales(const LintedModel& linted, Findings* findings) {
+void LintScales(const LintedModel& linted, Findings* findings) {
   ScaleRules rules(linted, findings);
-  if (auto s = rules.CheckScales(); !s.ok()) return s;
+  rules.CheckScales();
   rules.CheckFused();
   rules.CheckExperts();
   rules.CheckUse();
   rules.CheckOnes();
-  return absl::OkStatus();
 }
 
 }  // namespace quantd::checkpoint

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -9,7 +8,6 @@
 #include "client/checkpoint/pattern.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -18,36 +16,29 @@ class SchemeRules : public Rules {
  public:
   using Rules::Rules;
 
-  absl::Status Check() {
-    if (stored_.weights.empty() || model_.single_file()) {
-      return absl::OkStatus();
-    }
+  void Check() {
+    if (stored_.weights.empty() || model_.single_file()) return;
     const Dialect dialect = declared_.dialect();
     const Json* q = declared_.quantization();
     if (dialect == Dialect::kCompressedTensors) CheckCompressedTensors(*q);
     if (dialect == Dialect::kModelOpt) CheckModelOpt(declared_.own(), q);
-    if (dialect == Dialect::kDeepSeek) {
-      if (auto s = CheckDeepSeek(q); !s.ok()) return s;
-    }
+    if (dialect == Dialect::kDeepSeek) CheckDeepSeek(q);
     if (dialect != Dialect::kModelOpt && dialect != Dialect::kNone &&
         declared_.own_status().ok()) {
-      Differs(kModelOptFile,
-              fmt::format("it exists, but config.json is for {}: engines "
-                          "follow one of the two files",
-                          Name(dialect)),
-              "own");
+      Find({"config-mismatch", "own"}, kModelOptFile,
+           "it exists, but config.json is for {}: engines "
+           "follow one of the two files",
+           Name(dialect));
     }
     CheckType();
     const Json* old = Member(&model_.config(), "compression_config");
     for (const char* key : {"quant_method", "format", "config_groups"}) {
       if (Agree(old, q, key)) continue;
-      Differs(kConfigFile,
-              fmt::format("\"compression_config\" and \"quantization_config\" "
-                          "have different \"{}\"",
-                          key),
-              "compression_config");
+      Find({"config-mismatch", "compression_config"}, kConfigFile,
+           "\"compression_config\" and \"quantization_config\" "
+           "have different \"{}\"",
+           key);
     }
-    return absl::OkStatus();
   }
 
  private:
@@ -70,8 +61,8 @@ class SchemeRules : public Rules {
       });
     };
     if (TextOf(type) != "float16" || !has("BF16") || has("F16")) return;
-    Differs(kConfigFile, "\"dtype\" is float16, but the tensors are bf16",
-            "dtype");
+    Find({"config-mismatch", "dtype"}, kConfigFile,
+         "\"dtype\" is float16, but the tensors are bf16");
   }
 
   void CheckCompressedTensors(const Json& q) {
@@ -86,8 +77,8 @@ class SchemeRules : public Rules {
       const DeclaredGroup* group = declared_.GroupOf(w.module);
       if (group == nullptr) {
         if (!declared_.groups().empty()) {
-          Differs(w.module, "it is quantized, but is not a target of any group",
-                  "targets");
+          Find({"config-mismatch", "targets"}, w.module,
+               "it is quantized, but is not a target of any group");
         }
         continue;
       }
@@ -162,11 +153,10 @@ class SchemeRules : public Rules {
   void CheckExtras(const Json& q) {
     const auto status = TextOf(Member(&q, "quantization_status"));
     if (status && *status != "compressed") {
-      Differs(kConfigFile,
-              fmt::format("\"quantization_status\" is \"{}\", but the weights "
-                          "are compressed",
-                          *status),
-              "quantization_status");
+      Find({"config-mismatch", "quantization_status"}, kConfigFile,
+           "\"quantization_status\" is \"{}\", but the weights "
+           "are compressed",
+           *status);
     }
     const Json* groups = Member(Member(&q, kTransforms), "config_groups");
     if (groups != nullptr && groups->is_object()) {
@@ -180,21 +170,17 @@ class SchemeRules : public Rules {
             })) {
           continue;
         }
-        Differs(kConfigFile,
-                fmt::format("\"transform_config\" has {}, but there is no "
-                            "tensor for it; it is right only if the weights "
-                            "are transformed, which --original shows",
-                            name),
-                kTransforms);
+        Find({"config-mismatch", kTransforms}, kConfigFile,
+             "\"transform_config\" has {}, but there is no "
+             "tensor for it; it is right only if the weights "
+             "are transformed, which --original shows",
+             name);
       }
     }
     const auto sparsity = TextOf(Member(Member(&q, kSparsity), "format"));
     if (sparsity && *sparsity != "dense" && !HasPart(".bitmask")) {
-      Differs(
-          kConfigFile,
-          fmt::format("\"sparsity_config\" says {}, but the weights are dense",
-                      *sparsity),
-          kSparsity);
+      Find({"config-mismatch", kSparsity}, kConfigFile,
+           "\"sparsity_config\" says {}, but the weights are dense", *sparsity);
     }
   }
 
@@ -207,13 +193,13 @@ class SchemeRules : public Rules {
         if (row == nullptr || !all) continue;
         const Json* said = json;
         if (*all == "MIXED_PRECISION") {
-          said = LayerOf(Member(json, "quantized_layers"), w.module);
+          said = EntryOf(Member(json, "quantized_layers"), w.module);
           if (said == nullptr) {
-            Differs(w.module,
-                    fmt::format("it is quantized, but missing in "
-                                "\"quantized_layers\" of {}",
-                                file),
-                    std::string(file) + "quantized_layers");
+            Find({"config-mismatch", std::string(file) + "quantized_layers"},
+                 w.module,
+                 "it is quantized, but missing in "
+                 "\"quantized_layers\" of {}",
+                 file);
             continue;
           }
         }
@@ -232,18 +218,14 @@ class SchemeRules : public Rules {
     // A weight that was smoothed through a preceding norm has no
     // pre_quant_scale, so only the lack of any is a fault.
     if (!awq_.empty() && !HasPart(".pre_quant_scale")) {
-      Differs(awq_,
-              "\"quant_algo\" is \"NVFP4_AWQ\", but no weight has a "
-              "pre_quant_scale",
-              "awq");
+      Find({"config-mismatch", "awq"}, awq_,
+           "\"quant_algo\" is \"NVFP4_AWQ\", but no weight has a "
+           "pre_quant_scale");
     }
     for (const char* key : {"quant_algo", "group_size"}) {
       if (Agree(own, q, key)) continue;
-      Differs(
-          kConfigFile,
-          fmt::format("\"{}\" is {}, but {} in {}", key, Shown(Member(q, key)),
-                      Shown(Member(own, key)), kModelOptFile),
-          key);
+      Find({"config-mismatch", key}, kConfigFile, "\"{}\" is {}, but {} in {}",
+           key, Shown(Member(q, key)), Shown(Member(own, key)), kModelOptFile);
     }
   }
 
@@ -268,7 +250,7 @@ class SchemeRules : public Rules {
   }
 
   // The entry for the module or, as in older files, for a module above it.
-  static const Json* LayerOf(const Json* layers, const std::string& module) {
+  static const Json* EntryOf(const Json* layers, const std::string& module) {
     for (std::string name = module; !name.empty();
          name = std::string(SplitModule(name).parent)) {
       if (const Json* found = Member(layers, name)) return found;
@@ -276,7 +258,7 @@ class SchemeRules : public Rules {
     return nullptr;
   }
 
-  absl::Status CheckDeepSeek(const Json* q) {
+  void CheckDeepSeek(const Json* q) {
     const bool powers = TextOf(Member(q, "scale_fmt")) == "ue8m0";
     for (const StoredWeight& w : stored_.weights) {
       const BlockShape block = BlockOf(*w.layout);
@@ -285,28 +267,23 @@ class SchemeRules : public Rules {
            blocks ? Json{block.rows, block.cols} : Json(nullptr));
       Want(w, "top", q, "fmt", "e4m3");
       if (blocks && w.layout->dialect != Dialect::kDeepSeek) {
-        Differs(w.module,
-                "its scales are named weight_scale, but engines expect "
-                "weight_scale_inv",
-                "names");
+        Find({"config-mismatch", "names"}, w.module,
+             "its scales are named weight_scale, but engines expect "
+             "weight_scale_inv");
       }
       if (!powers) continue;
-      const auto numbers = ReadNumbers(model_, *w.part(PartSource::kScales));
-      if (!numbers.ok()) return numbers.status();
-      for (const float x : *numbers) {
+      for (const float x : NumbersOf(*w.part(PartSource::kScales))) {
         int exponent = 0;
         if (!std::isfinite(x) || x <= 0 || std::frexp(x, &exponent) == 0.5f) {
           continue;
         }
-        Differs(w.module,
-                fmt::format("\"scale_fmt\" is \"ue8m0\", but it has a scale of "
-                            "{:.4g}, which is not a power of two",
-                            x),
-                "scale_fmt");
+        Find({"config-mismatch", "scale_fmt"}, w.module,
+             "\"scale_fmt\" is \"ue8m0\", but it has a scale of "
+             "{:.4g}, which is not a power of two",
+             x);
         break;
       }
     }
-    return absl::OkStatus();
   }
 
   bool HasPart(std::string_view ending) const {
@@ -330,15 +307,9 @@ class SchemeRules : public Rules {
                 const std::string& want) {
     const std::string path =
         place == "top" ? std::string(key) : fmt::format("{}: {}", place, key);
-    Differs(w.module,
-            fmt::format("\"{}\" is {}, but for tensors in {} it should be {}",
-                        path, Shown(there), Name(w.layout->format), want),
-            path);
-  }
-
-  void Differs(const std::string& where, const std::string& text,
-               std::string_view kind) {
-    Find("config-mismatch", where, text, kind);
+    Find({"config-mismatch", path}, w.module,
+         "\"{}\" is {}, but for tensors in {} it should be {}", path,
+         Shown(there), Name(w.layout->format), want);
   }
 
   // the file that announces AWQ, if a weight lacks a pre_quant_scale
@@ -347,8 +318,8 @@ class SchemeRules : public Rules {
 
 }  // namespace
 
-absl::Status LintSchemes(const LintedModel& linted, Findings* findings) {
-  return SchemeRules(linted, findings).Check();
+void LintSchemes(const LintedModel& linted, Findings* findings) {
+  SchemeRules(linted, findings).Check();
 }
 
 }  // namespace quantd::checkpoint

@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +49,7 @@ struct Statistics {
   double squares = 0;
   double amax = 0;
   std::vector<bool> live_columns;  // blocks of kColumns columns with a nonzero
-  std::array<uint64_t, 256> codes = {};  // counts of byte values
+  std::array<uint64_t, 256> codes = {};  // counts of codes
 
   double rms() const {
     return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
@@ -108,6 +107,14 @@ struct Statistics {
   void AddCodes(absl::Span<const std::byte> bytes) {
     for (const std::byte b : bytes) ++codes[static_cast<uint8_t>(b)];
   }
+  // Replaces counts of bytes by those of the two codes in each.
+  void SplitBytes() {
+    const auto bytes = std::exchange(codes, {});
+    for (size_t b = 0; b < bytes.size(); ++b) {
+      codes[b & 0xF] += bytes[b];
+      codes[b >> 4] += bytes[b];
+    }
+  }
 
  private:
   void AddOdd(const std::vector<float>& numbers, size_t begin, size_t end) {
@@ -125,14 +132,12 @@ class ValueRules : public Rules {
  public:
   using Rules::Rules;
 
-  absl::Status CheckQuantized() {
+  void CheckQuantized() {
     for (const StoredWeight& w : stored_.weights) {
       const bool proven = linted_.compared.proven.count(w.module) > 0;
       if (proven && w.has_four_bits()) continue;
       for (int64_t e = 0; e < w.experts; ++e) {
-        WeightValues values(model_, w, e);
-        Statistics s;
-        if (auto status = Read(&values, true, &s); !status.ok()) return status;
+        const Statistics s = Read(WeightValues(model_, w, e), &w);
         const std::string where = w.name_of(e);
         CheckUse(w, where, s);
         if (proven) continue;
@@ -142,21 +147,17 @@ class ValueRules : public Rules {
         magnitudes_[ClassOf(w.module)].emplace_back(s.rms(), where);
       }
     }
-    return absl::OkStatus();
   }
 
-  absl::Status CheckPlain() {
+  void CheckPlain() {
     for (const ModelTensor& t : model_.tensors()) {
       if (IsPart(t) || t.stored.size == 0 || !IsPlain(t) || IsScale(t.name())) {
         continue;
       }
-      WeightValues values(model_, t);
-      Statistics s;
-      if (auto status = Read(&values, false, &s); !status.ok()) return status;
+      const Statistics s = Read(WeightValues(model_, t), nullptr);
       if (s.not_finite > 0) {
-        Find("not-a-number", t.name(),
-             fmt::format("{} of {} values are NaN or infinite", s.not_finite,
-                         s.count));
+        Find("not-a-number", t.name(), "{} of {} values are NaN or infinite",
+             s.not_finite, s.count);
       }
       // A norm's weight must not be zero if the model multiplies by it, like
       // Llama. Other types add one to it.
@@ -171,11 +172,9 @@ class ValueRules : public Rules {
         Find("dead-weight", t.name(), "all its values are zeros");
       }
       if (s.amax > 1e6) {
-        Find("implausible-scale", t.name(),
-             fmt::format("it has a value of {:.3g}", s.amax));
+        Find("implausible-scale", t.name(), "it has a value of {:.3g}", s.amax);
       }
     }
-    return absl::OkStatus();
   }
 
   // Finds weights that are far larger or smaller than those of other layers.
@@ -194,26 +193,29 @@ class ValueRules : public Rules {
           continue;
         }
         Find("implausible-scale", where,
-             fmt::format("the root mean square of its values is {:.3g}, but "
-                         "{:.3g} in other layers",
-                         rms, median));
+             "the root mean square of its values is {:.3g}, but "
+             "{:.3g} in other layers",
+             rms, median);
       }
     }
   }
 
  private:
-  absl::Status Read(WeightValues* values, bool codes, Statistics* s) {
+  // `w` is nullptr for numbers that are not quantized.
+  Statistics Read(WeightValues values, const StoredWeight* w) {
+    Statistics s;
     std::vector<float> numbers;
-    for (const auto& run : linted_.sample.Of(values->rows(), values->cols())) {
-      const auto status = values->Read(run.begin, run.count, &numbers);
-      if (!status.ok()) return status;
-      if (values->cols() > 0) s->AddRows(numbers, values->cols());
-      if (codes) s->AddCodes(values->codes());
-      if (codes && values->codes().size() == numbers.size()) {
-        s->AddSilenced(values->codes(), numbers);
+    for (const auto& run : linted_.sample.Of(values.rows(), values.cols())) {
+      if (!Succeeds(values.Read(run.begin, run.count, &numbers))) break;
+      if (values.cols() > 0) s.AddRows(numbers, values.cols());
+      if (w == nullptr) continue;
+      s.AddCodes(values.codes());
+      if (values.codes().size() == numbers.size()) {
+        s.AddSilenced(values.codes(), numbers);
       }
     }
-    return absl::OkStatus();
+    if (w != nullptr && w->has_four_bits()) s.SplitBytes();
+    return s;
   }
 
   void CheckCodes(const StoredWeight& w, const std::string& where,
@@ -221,14 +223,13 @@ class ValueRules : public Rules {
     const bool fp8 = FindFormat(w.layout->codes)->element == DType::kE4M3;
     const uint64_t nan = fp8 ? s.codes[0x7F] + s.codes[0xFF] : 0;
     if (nan > 0) {
-      Find("not-a-number", where,
-           fmt::format("{} of {} codes are NaN", nan, s.count));
+      Find("not-a-number", where, "{} of {} codes are NaN", nan, s.count);
     }
     if (s.silenced > 0 && s.silenced < s.count) {
       Find("bad-scale", where,
-           fmt::format("{} of {} codes are not zero, but decode to zero "
-                       "because their scales are zero",
-                       s.silenced, s.count));
+           "{} of {} codes are not zero, but decode to zero "
+           "because their scales are zero",
+           s.silenced, s.count);
     }
     if (s.count < kFewNumbers) return;
     CheckSigns(w, where, s);
@@ -240,21 +241,14 @@ class ValueRules : public Rules {
                   const Statistics& s) {
     uint64_t less = 0;
     uint64_t more = 0;
-    for (unsigned byte = 0; byte < 256; ++byte) {
-      const auto add = [&](unsigned magnitude, bool negative) {
-        if (magnitude != 0) (negative ? less : more) += s.codes[byte];
-      };
-      if (w.has_four_bits()) {
-        add(byte & 0x7, (byte & 0x8) != 0);
-        add(byte >> 4 & 0x7, (byte & 0x80) != 0);
-      } else {
-        add(byte & 0x7F, (byte & 0x80) != 0);
-      }
+    const size_t sign = w.has_four_bits() ? 0x8 : 0x80;
+    for (size_t magnitude = 1; magnitude < sign; ++magnitude) {
+      more += s.codes[magnitude];
+      less += s.codes[sign | magnitude];
     }
     if (less + more < kFewNumbers || (less > 0 && more > 0)) return;
-    Find("one-sign", where,
-         fmt::format("none of its {} codes is {}", s.count,
-                     less == 0 ? "negative" : "positive"));
+    Find("one-sign", where, "none of its {} codes is {}", s.count,
+         less == 0 ? "negative" : "positive");
   }
 
   // Finds FP8 codes whose scale is far too large.
@@ -270,14 +264,14 @@ class ValueRules : public Rules {
     }
     if (largest > 0 && largest < kLeastCode) {
       Find("unused-range", where,
-           fmt::format("its largest code is {:.3g}, but should be near 448",
-                       largest));
+           "its largest code is {:.3g}, but should be near 448", largest);
     }
   }
 
   void CheckClipped(const StoredWeight& w, const std::string& where,
                     const Statistics& s, bool fp8) {
-    const uint64_t most = fp8 ? s.codes[0x7E] + s.codes[0xFE] : Halves(s, 0x7);
+    const uint64_t most =
+        fp8 ? s.codes[0x7E] + s.codes[0xFE] : s.codes[0x7] + s.codes[0xF];
     const double share =
         static_cast<double>(most) / static_cast<double>(s.count);
     // The expected number of largest codes: one in every block has it anyway.
@@ -291,19 +285,8 @@ class ValueRules : public Rules {
     const bool heap = fp8 && most > own + kHeap * next + kFewCodes;
     if (!heap && share <= (fp8 ? kMostClippedFp8 : kMostClippedFp4)) return;
     Find("clipped", where,
-         fmt::format("{:.3g} % of its codes are the largest code of the format",
-                     100 * share));
-  }
-
-  // The number of E2M1 codes of this magnitude in both halves of bytes.
-  static uint64_t Halves(const Statistics& s, unsigned magnitude) {
-    uint64_t count = 0;
-    for (unsigned byte = 0; byte < 256; ++byte) {
-      const unsigned both = ((byte & 7) == magnitude ? 1u : 0u) +
-                            ((byte >> 4 & 7) == magnitude ? 1u : 0u);
-      count += both * s.codes[byte];
-    }
-    return count;
+         "{:.3g} % of its codes are the largest code of the format",
+         100 * share);
   }
 
   void CheckDead(const std::string& where, const Statistics& s) {
@@ -311,13 +294,12 @@ class ValueRules : public Rules {
     if (s.dead_rows == s.rows) {
       Find("dead-weight", where, "all its values are zeros");
     } else if (s.dead_rows >= 8 && s.dead_row_share() > kMostDead) {
-      Find("dead-weight", where,
-           fmt::format("{} of {} rows are all zeros", s.dead_rows, s.rows));
+      Find("dead-weight", where, "{} of {} rows are all zeros", s.dead_rows,
+           s.rows);
     } else if (s.rows >= kColumns && s.live_columns.size() >= 2 &&
                s.dead_columns() > kMostDead) {
-      Find("dead-weight", where,
-           fmt::format("{:.0f} % of its columns are all zeros",
-                       100 * s.dead_columns()));
+      Find("dead-weight", where, "{:.0f} % of its columns are all zeros",
+           100 * s.dead_columns());
     }
   }
 
@@ -326,7 +308,7 @@ class ValueRules : public Rules {
     const bool small = s.amax > 0 && s.amax < kLeastAmax;
     const bool endless = s.amax == 0 && s.not_finite > 0;
     if (!large && !small && !endless) return;
-    Find("implausible-scale", where,
+    Find("implausible-scale", where, "{}",
          endless ? "its scales make all values NaN or infinite"
                  : fmt::format("its largest value would be {:.3g}, and the "
                                "root mean square of its values {:.3g}",
@@ -339,12 +321,11 @@ class ValueRules : public Rules {
 
 }  // namespace
 
-absl::Status LintValues(const LintedModel& linted, Findings* findings) {
+void LintValues(const LintedModel& linted, Findings* findings) {
   ValueRules rules(linted, findings);
-  if (auto s = rules.CheckQuantized(); !s.ok()) return s;
-  if (auto s = rules.CheckPlain(); !s.ok()) return s;
+  rules.CheckQuantized();
+  rules.CheckPlain();
   rules.CheckPeers();
-  return absl::OkStatus();
 }
 
 }  // namespace quantd::checkpoint

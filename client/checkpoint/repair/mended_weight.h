@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,6 +17,7 @@ namespace quantd::checkpoint {
 // A weight and the changes to it.
 struct MendedWeight {
   StoredWeight weight;  // its present parts, under any name
+  bool changed = false;
   // The present order of its scales.
   ScaleOrder order = ScaleOrder::kLinear;
   bool swap_halves = false;  // of E2M1 bytes

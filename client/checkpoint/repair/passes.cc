@@ -23,15 +23,6 @@ bool IsAmong(const std::vector<Repaired>& done, const Repaired& r) {
   });
 }
 
-// Returns "out.next" for "out" and "out.next.safetensors" for
-// "out.safetensors".
-std::string Beside(const std::string& out, std::string_view what) {
-  constexpr std::string_view kEnding = ".safetensors";
-  if (!out.ends_with(kEnding)) return fmt::format("{}.{}", out, what);
-  return fmt::format("{}.{}{}", out.substr(0, out.size() - kEnding.size()),
-                     what, kEnding);
-}
-
 absl::Status Rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(
@@ -45,7 +36,7 @@ absl::Status TakePlace(const std::string& next, const std::string& out) {
   // Replaces a single file atomically.
   std::error_code error;
   if (!fs::is_directory(out, error)) return Rename(next, out);
-  const std::string previous = Beside(out, "previous");
+  const std::string previous = Beside(out, ".previous");
   if (fs::exists(fs::symlink_status(previous, error))) {
     return absl::AlreadyExistsError(
         fmt::format("{} already exists; {} holds the further repaired model",
@@ -83,7 +74,7 @@ absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
         plan->repairs.begin(), plan->repairs.end(),
         [&](const Repaired& r) { return !IsAmong(outcome.repairs, r); });
     if (!fresh) break;
-    const std::string next = Beside(out, "next");
+    const std::string next = Beside(out, ".next");
     auto more = Repair(*mended, *plan, next);
     if (!more.ok()) return more.status();
     if (auto s = TakePlace(next, out); !s.ok()) return s;
@@ -93,6 +84,14 @@ absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
     }
   }
   return outcome;
+}
+
+std::string Beside(std::string path, std::string_view what) {
+  constexpr std::string_view kEnding = ".safetensors";
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const bool file = path.ends_with(kEnding);
+  if (file) path.resize(path.size() - kEnding.size());
+  return fmt::format("{}{}{}", path, what, file ? kEnding : "");
 }
 
 absl::Status RemoveOutput(const std::string& out) {

@@ -26,6 +26,10 @@ absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
                                              const RepairPlan& first,
                                              const std::string& out);
 
+// Inserts `what` before the ending of a model's path: "out.next" for "out/",
+// and "out.next.safetensors" for "out.safetensors".
+std::string Beside(std::string path, std::string_view what);
+
 // Removes the output of a repair.
 absl::Status RemoveOutput(const std::string& out);
 

@@ -1,7 +1,6 @@
 // Implements PlanRepair.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -73,23 +72,17 @@ class Planner {
       Guess(u.module, "unclear-layout");
     if (auto s = Share(); !s.ok()) return s;
     WeightFacts facts = {is_the_original_};
-    for (const Candidate& c : candidates_) {
+    for (const MendedWeight& m : weights_) {
       facts.have_input_scales |=
-          c.mended.weight.part(PartSource::kInputScale) != nullptr;
+          m.weight.part(PartSource::kInputScale) != nullptr;
     }
     if (auto s = PlanFiles(model_, original_, facts, &plan_); !s.ok()) return s;
-    for (Candidate& c : candidates_) {
-      if (c.changed) plan_.weights.push_back(std::move(c.mended));
-    }
+    std::erase_if(weights_, [](const auto& m) { return !m.changed; });
+    plan_.weights = std::move(weights_);
     return std::move(plan_);
   }
 
  private:
-  struct Candidate {
-    MendedWeight mended;
-    bool changed = false;
-  };
-
   void SettleDialect(const StoredModel& stored) {
     if (plan_.dialect != Dialect::kNone) return;
     plan_.dialect = LikelyDialect(model_, stored);
@@ -108,33 +101,33 @@ class Planner {
   // Plans the repair of a weight with the names, types and shapes of its
   // dialect.
   absl::Status LookAt(const StoredWeight& w) {
-    Candidate c;
-    c.mended.weight = w;
+    MendedWeight m;
+    m.weight = w;
     const auto order = OrderOfScales(model_, w);
     if (!order.ok()) return order.status();
-    c.mended.order = *order;
+    m.order = *order;
     if (*order == ScaleOrder::kPadded) {
-      c.changed = true;
+      m.changed = true;
       Add("swizzled-scales", w.module, kGetsSwizzled);
     }
     if (w.part(PartSource::kGlobal) != nullptr && w.experts == 1) {
-      if (auto s = LookAtGlobal(&c); !s.ok()) return s;
+      if (auto s = LookAtGlobal(&m); !s.ok()) return s;
     }
     if (original_ != nullptr) {
-      if (auto s = LookAtReading(&c); !s.ok()) return s;
+      if (auto s = LookAtReading(&m); !s.ok()) return s;
     }
-    if (auto s = LookAtBadScales(&c); !s.ok()) return s;
+    if (auto s = LookAtBadScales(&m); !s.ok()) return s;
     if (are_reciprocals_ && w.part(PartSource::kInputScale) != nullptr) {
-      c.mended.inverts_input = c.changed = true;
+      m.inverts_input = m.changed = true;
       Add("input-scale", w.module,
           "replaced its input scale by the reciprocal");
     }
     if (w.layout->dialect == Dialect::kComfy &&
         w.part(PartSource::kLabel) == nullptr && !IsNamed(w)) {
-      c.mended.add_label = c.changed = true;
+      m.add_label = m.changed = true;
       Add("label", w.module, "added the missing comfy_quant");
     }
-    candidates_.push_back(std::move(c));
+    weights_.push_back(std::move(m));
     return absl::OkStatus();
   }
 
@@ -164,15 +157,15 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status LookAtGlobal(Candidate* c) {
-    const StoredWeight& w = c->mended.weight;
+  absl::Status LookAtGlobal(MendedWeight* m) {
+    const StoredWeight& w = m->weight;
     const auto numbers = ReadNumbers(model_, *w.part(PartSource::kGlobal));
     if (!numbers.ok()) return numbers.status();
     if (numbers->size() != 1) return absl::OkStatus();
     const float number = numbers->front();
     const Global rule = w.layout->global;
-    c->mended.global = number;
-    if (!std::isfinite(number) || number <= 0) return LookAtZeros(c);
+    m->global = number;
+    if (!std::isfinite(number) || number <= 0) return LookAtZeros(m);
     if (!are_amaxes_ && !IsReciprocal(rule, number, all_large_)) {
       return absl::OkStatus();
     }
@@ -197,8 +190,8 @@ class Planner {
         return absl::OkStatus();
       }
     }
-    c->mended.global = other;
-    c->changed = true;
+    m->global = other;
+    m->changed = true;
     Add("divisor", w.module,
         fmt::format("replaced the global scale {}{} by {}", number,
                     are_amaxes_ ? ", which is the weight's amax," : "", other));
@@ -207,16 +200,16 @@ class Planner {
 
   // Recognizes a weight that is all zeros, for which ModelOpt divides zero by
   // zero.
-  absl::Status LookAtZeros(Candidate* c) {
-    const StoredWeight& w = c->mended.weight;
+  absl::Status LookAtZeros(MendedWeight* m) {
+    const StoredWeight& w = m->weight;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
     const bool none = std::all_of(scales->begin(), scales->end(),
                                   [](float x) { return std::isnan(x); });
     if (!none) return absl::OkStatus();
-    c->mended.is_zero = true;
-    c->mended.new_global = 1.0f;
-    c->changed = true;
+    m->is_zero = true;
+    m->new_global = 1.0f;
+    m->changed = true;
     Add("bad-scale", w.module,
         "set NaN scales and the global scale to 1, because the weight is all "
         "zeros");
@@ -225,44 +218,42 @@ class Planner {
 
   // Finds scales that are NaN or infinite in blocks of zeros, which would
   // decode to NaN.
-  absl::Status LookAtBadScales(Candidate* c) {
-    const StoredWeight& w = c->mended.weight;
-    const bool own =
-        (c->mended.order == ScaleOrder::kSwizzled) == w.layout->swizzled;
-    const auto& global = c->mended.global;
-    if (c->mended.is_zero || !own ||
+  absl::Status LookAtBadScales(MendedWeight* m) {
+    const StoredWeight& w = m->weight;
+    const bool own = (m->order == ScaleOrder::kSwizzled) == w.layout->swizzled;
+    const auto& global = m->global;
+    if (m->is_zero || !own ||
         (global && (!std::isfinite(*global) || *global <= 0))) {
       return absl::OkStatus();
     }
     for (int64_t e = 0; e < w.experts; ++e) {
       const auto bad = WeightValues(model_, w, e).BadScalesOfZeros();
       if (!bad.ok()) return bad.status();
-      c->mended.bad_scales.insert(c->mended.bad_scales.end(), bad->begin(),
-                                  bad->end());
+      m->bad_scales.insert(m->bad_scales.end(), bad->begin(), bad->end());
     }
-    if (c->mended.bad_scales.empty()) return absl::OkStatus();
-    c->changed = true;
+    if (m->bad_scales.empty()) return absl::OkStatus();
+    m->changed = true;
     Add("bad-scale", w.module,
         fmt::format("set {} scales to 1 that were NaN or infinite, because "
                     "their blocks are zeros",
-                    c->mended.bad_scales.size()));
+                    m->bad_scales.size()));
     return absl::OkStatus();
   }
 
-  absl::Status LookAtReading(Candidate* c) {
-    const StoredWeight& w = c->mended.weight;
+  absl::Status LookAtReading(MendedWeight* m) {
+    const StoredWeight& w = m->weight;
     const auto found = FindReading(model_, w, originals_, sample_);
     if (!found.ok()) return found.status();
     is_the_original_ &= found->right.has_value();
     if (!found->right) return absl::OkStatus();
     if (found->right->halves_swapped) {
-      c->mended.swap_halves = c->changed = true;
+      m->swap_halves = m->changed = true;
       Add("nibble-order", w.module, "swapped the halves of its bytes");
     }
     if (found->right->order_swapped) {
-      c->mended.order =
+      m->order =
           w.layout->swizzled ? ScaleOrder::kLinear : ScaleOrder::kSwizzled;
-      c->changed = true;
+      m->changed = true;
       Add("swizzled-scales", w.module,
           w.layout->swizzled ? kGetsSwizzled : "unswizzled its scales");
     }
@@ -277,22 +268,22 @@ class Planner {
     if (plan_.dialect == Dialect::kNone) {
       plan_.dialect = guess->weight.layout->dialect;
     }
-    Candidate c;
-    c.changed = true;
-    c.mended.weight = guess->weight;
-    c.mended.order = guess->order;
-    c.mended.global = guess->global;
+    MendedWeight m;
+    m.changed = true;
+    m.weight = guess->weight;
+    m.order = guess->order;
+    m.global = guess->global;
     if (guess->weight.layout->dialect == Dialect::kComfy &&
         guess->weight.part(PartSource::kLabel) == nullptr &&
         !IsNamed(guess->weight)) {
-      c.mended.add_label = true;
+      m.add_label = true;
       Add("label", module, "added the missing comfy_quant");
     }
     Add(RuleOfOrder(*guess, rule), module,
         guess->oddities.empty()
             ? "gave its parts the shapes of the dialect"
             : fmt::format("corrected: {}", fmt::join(guess->oddities, ", ")));
-    candidates_.push_back(std::move(c));
+    weights_.push_back(std::move(m));
   }
 
   // Sets the global scale of weights that engines fuse to that of the largest.
@@ -301,43 +292,41 @@ class Planner {
     if (!architecture.ok()) return architecture.status();
     if (!architecture->known()) return absl::OkStatus();
     std::map<std::pair<std::string, const WeightLayout*>,
-             std::vector<Candidate*>>
+             std::vector<MendedWeight*>>
         fused;
-    for (Candidate& c : candidates_) {
-      const StoredWeight& w = c.mended.weight;
-      if (!c.mended.global) continue;
+    for (MendedWeight& m : weights_) {
+      const StoredWeight& w = m.weight;
+      if (!m.global) continue;
       const auto key = architecture->FusionKey(w.module, w.cols);
-      if (!key.empty()) fused[{key, w.layout}].push_back(&c);
+      if (!key.empty()) fused[{key, w.layout}].push_back(&m);
     }
     for (const auto& [key, members] : fused) {
       const Global rule = key.second->global;
-      const Candidate* largest = nullptr;
-      for (const Candidate* c : members) {
-        const float global = *c->mended.global;
-        if (c->mended.is_zero || !(global > 0) ||
+      const MendedWeight* largest = nullptr;
+      for (const MendedWeight* m : members) {
+        const float global = *m->global;
+        if (m->is_zero || !(global > 0) ||
             IsReciprocal(rule, global, all_large_)) {
           continue;
         }
         if (largest == nullptr ||
-            AmaxOf(rule, global) > AmaxOf(rule, *largest->mended.global)) {
-          largest = c;
+            AmaxOf(rule, global) > AmaxOf(rule, *largest->global)) {
+          largest = m;
         }
       }
       if (largest == nullptr) continue;
-      for (Candidate* c : members) {
-        if (c->mended.global == largest->mended.global) continue;
+      for (MendedWeight* m : members) {
+        if (m->global == largest->global) continue;
         const bool readable =
-            c->mended.is_zero ||
-            (*c->mended.global > 0 &&
-             !IsReciprocal(rule, *c->mended.global, all_large_));
+            m->is_zero ||
+            (*m->global > 0 && !IsReciprocal(rule, *m->global, all_large_));
         if (!readable) continue;
-        c->mended.new_global = largest->mended.global;
-        c->changed = true;
-        Add("fused-scales", c->mended.weight.module,
+        m->new_global = largest->global;
+        m->changed = true;
+        Add("fused-scales", m->weight.module,
             fmt::format("replaced its global scale {} by {}, that of {}, and "
                         "fitted its block scales to it",
-                        *c->mended.global, *largest->mended.global,
-                        largest->mended.weight.module));
+                        *m->global, *largest->global, largest->weight.module));
       }
     }
     return absl::OkStatus();
@@ -349,7 +338,7 @@ class Planner {
   Originals originals_;
   RepairPlan plan_;
   ComfyMetadata labels_;
-  std::vector<Candidate> candidates_;
+  std::vector<MendedWeight> weights_;
   // all weights compared so far equal the original
   bool is_the_original_ = false;
   bool are_amaxes_ = false;       // the global scales are amaxes

@@ -1,7 +1,6 @@
 #include "client/checkpoint/repair/repair.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -42,6 +41,7 @@ class Layout {
     const auto architecture = Architecture::Of(model_, {});
     if (!architecture.ok()) return architecture.status();
     plan_.dialect = repair_.dialect;
+    parts_ = stored->tensors();
     std::set<std::string> mended;
     for (const MendedWeight& m : repair_.weights) {
       mended.insert(m.weight.module);
@@ -49,7 +49,6 @@ class Layout {
       AddWeight(m.weight);
     }
     for (const StoredWeight& w : stored->weights) {
-      for (const ModelTensor* part : w.parts) parts_.insert(part);
       if (mended.count(w.module) == 0) AddWeight(w);
     }
     for (const MendedWeight& m : repair_.weights) {
@@ -177,21 +176,16 @@ absl::StatusOr<std::vector<TextFile>> FilesOf(const Model& model,
     const auto old = text_of(file.name);
     if (!old.ok()) continue;
     const bool keys = !repair.keys.empty() && file.name == kConfigFile;
-    if (!repair.config && !keys) {
-      file.text = *old;
-      continue;
-    }
-    Json fresh = ParsePythonJson(repair.config ? file.text : *old);
+    if (!repair.config) file.text = *old;
+    if (!repair.config && !keys) continue;
+    Json fresh = ParsePythonJson(file.text);
     if (keys) TakeKeys(repair, &fresh);
-    if (!repair.config) {
-      file.text = PythonJsonText(fresh, 2) + "\n";
-      continue;
-    }
-    SettleType(model, &fresh);
+    if (repair.config) SettleType(model, &fresh);
     const auto before = ReadConfig(model.folder().OpenFile(file.name));
     const char* place =
         file.name == own ? "quantization" : "quantization_config";
-    if (before.ok() && before->contains(place) && !repair.drops_quantization) {
+    if (repair.config && before.ok() && before->contains(place) &&
+        !repair.drops_quantization) {
       KeepWhatIsKnown(repair, (*before)[place], &fresh[place]);
     }
     file.text = PythonJsonText(fresh, 2) + "\n";

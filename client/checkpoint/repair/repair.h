@@ -3,12 +3,10 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/dialect.h"

@@ -1,11 +1,11 @@
-#include "client/checkpoint/report/page.h"
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <map>
 
+#include "client/checkpoint/report/report.h"
 #include "client/checkpoint/report/style.h"
+#include "client/files/shown_name.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -49,18 +49,6 @@ std::string NameText(std::string_view name) {
     if (c == '.') out += "<wbr>";
   }
   return out;
-}
-
-std::string Bytes(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes)
-                   : fmt::format("{:.2f} {}", value, kUnits[unit]);
 }
 
 std::string Db(double db) {
@@ -124,16 +112,16 @@ class Page {
 
   // The summary of the page.
   void Verdict() {
-    const bool good = r_.below == 0;
+    const bool good = r_.summary.below == 0;
     Put("<section id=\"verdict\" class=\"verdict{}\"><strong>{}</strong>\n",
         good ? "" : " wrong",
         r_.changed.empty() ? "No tensor changed"
         : good             ? "As close to the original as its formats allow"
                : "Farther from the original than its formats explain");
     Put("<p>Compared with the original, {}.", Escaped(r_.verdict));
-    if (r_.usual_db > 0) {
+    if (r_.summary.usual_db > 0) {
       Put(" The mean SQNR is {} dB; {:.1f} dB is usual for these formats.",
-          Db(r_.mean_db), r_.usual_db);
+          Db(r_.summary.mean_db), r_.summary.usual_db);
     }
     if (!r_.warnings.empty()) {
       Put(" <a href=\"#warnings\">{} worth a look</a>.",
@@ -152,15 +140,15 @@ class Page {
   }
   void Tiles() {
     Put("<dl class=\"tiles\">\n");
-    Tile("size", "Size", Bytes(r_.bytes_b),
-         fmt::format("{1:.3g} of the {0} before", Bytes(r_.bytes_a),
+    Tile("size", "Size", BytesText(r_.bytes_b),
+         fmt::format("{1:.3g} of the {0} before", BytesText(r_.bytes_a),
                      r_.bytes_a == 0 ? 0
                                      : static_cast<double>(r_.bytes_b) /
                                            static_cast<double>(r_.bytes_a)));
     Tile("changed", "Tensors changed", fmt::to_string(r_.changed.size()),
-         fmt::format("{} are bitwise equal", r_.equal));
+         fmt::format("{} are bitwise equal", r_.summary.equal));
     if (!r_.changed.empty()) {
-      Tile("mean", "Mean SQNR", Db(r_.mean_db) + " dB",
+      Tile("mean", "Mean SQNR", Db(r_.summary.mean_db) + " dB",
            "signal-to-quantization-noise ratio of a tensor");
       const TensorDifference& worst = r_.changed.front().difference;
       Tile("least", "Least SQNR", Db(worst.sqnr_db) + " dB",
@@ -335,7 +323,7 @@ class Page {
             100 * static_cast<double>(k.bytes) / most, Escaped(name));
       }
       Put("</div><span class=\"n\">{}</span>",
-          Bytes(before ? r_.bytes_a : r_.bytes_b));
+          BytesText(before ? r_.bytes_a : r_.bytes_b));
     }
     Put("</div>\n<div class=\"wide\"><table><thead><tr><th>kind</th>"
         "<th class=\"n\">tensors before</th><th class=\"n\">bytes before</th>"
@@ -349,15 +337,14 @@ class Page {
           "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}"
           "</td><td class=\"n\">{:.3g}</td></tr>\n",
           std::min(colour++, kSizeColours - 1), Escaped(name), a.tensors,
-          Bytes(a.bytes), b.tensors, Bytes(b.bytes),
+          BytesText(a.bytes), b.tensors, BytesText(b.bytes),
           of.parameters == 0 ? 0
                              : 8.0 * static_cast<double>(of.bytes) /
                                    static_cast<double>(of.parameters));
     }
     Put("</tbody></table></div>");
-    for (const std::string& line :
-         {TextOf(r_.inputs, "inputs"), TextOf(r_.caches, "keys and values")}) {
-      if (!line.empty()) Put("\n<p>{}.</p>", line);
+    for (const std::string& line : LinesOf(r_.calibration)) {
+      Put("\n<p>{}.</p>", line);
     }
     Put("</section>\n");
   }

@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
+#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/made_with.h"
-#include "client/checkpoint/report/cause.h"
-#include "client/checkpoint/report/place.h"
 #include "client/checkpoint/report/verdict.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weight_values.h"
@@ -47,25 +46,12 @@ class Reporter {
     }
     if (auto s = FindGroups(); !s.ok()) return s;
     report_.verdict = VerdictText(difference);
-    double sum = 0;
-    size_t finite = 0;
+    report_.summary = SummaryOf(difference);
+    report_.summary.worst = nullptr;  // it is moved below
     for (TensorDifference& d : difference.tensors) {
-      if (d.equal()) {
-        ++report_.equal;
-        continue;
-      }
-      if (std::isfinite(d.sqnr_db)) {
-        sum += d.sqnr_db;
-        report_.usual_db += UsualDb(d);
-        ++finite;
-      }
-      report_.below += IsBelow(d);
+      if (d.equal()) continue;
       amaxes_[d.name] = d.amax;
       report_.changed.push_back({std::move(d), 0, std::nullopt, ""});
-    }
-    if (finite > 0) {
-      report_.mean_db = sum / static_cast<double>(finite);
-      report_.usual_db /= static_cast<double>(finite);
     }
     std::stable_sort(report_.changed.begin(), report_.changed.end(),
                      [](const auto& x, const auto& y) {
@@ -185,9 +171,7 @@ class Reporter {
     std::map<std::pair<std::string, std::string>, ScaleCodes> all;
     for (const StoredWeight& w : stored_.weights) {
       const ScaleCodes& codes = scales_[w.module];
-      const std::string format = fmt::format("{} by {}", Name(w.layout->format),
-                                             Name(w.layout->dialect));
-      ScaleCodes& sum = all[{format, PlaceOf(w.module).name}];
+      ScaleCodes& sum = all[{w.kind(), PlaceOf(w.module).name}];
       sum.kind = codes.kind;
       sum.Add(codes);
     }
@@ -223,13 +207,9 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   report.profile = ProfileSaid(b);
   report.kinds_a = InventoryOf(a, *stored_a);
   report.kinds_b = InventoryOf(b, *stored_b);
-  const auto inputs = InputsOf(b, *stored_b);
-  const auto caches = CachesOf(b);
-  for (const auto* scales : {&inputs, &caches}) {
-    if (!scales->ok()) return scales->status();
-  }
-  report.inputs = *inputs;
-  report.caches = *caches;
+  const auto calibration = CalibrationOf(b, *stored_b);
+  if (!calibration.ok()) return calibration.status();
+  report.calibration = *calibration;
   report.bytes_a = BytesOf(report.kinds_a);
   report.bytes_b = BytesOf(report.kinds_b);
   report.warnings = notes;
@@ -248,10 +228,7 @@ absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
   if (!findings.ok()) return findings.status();
   for (const Finding& f : findings->findings) {
     if (f.rule == kNothing) continue;
-    report.warnings.push_back(
-        fmt::format("lint: {}: {}: {}{}", f.rule, f.where, f.text,
-                    f.count > 1 ? fmt::format(", and {} more", f.count - 1)
-                                : std::string()));
+    report.warnings.push_back(fmt::format("lint: {}: {}", f.rule, TextOf(f)));
   }
   if (auto s = Reporter(b, *stored_b, &report).Fill(std::move(difference));
       !s.ok()) {

@@ -15,6 +15,7 @@
 #include "client/checkpoint/inventory.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/report/scale_codes.h"
+#include "client/checkpoint/report/verdict.h"
 
 namespace quantd::checkpoint {
 
@@ -62,14 +63,10 @@ struct Report {
   uint64_t bytes_b = 0;
   std::vector<Kind> kinds_a;
   std::vector<Kind> kinds_b;
-  Calibrated inputs;  // of model b
-  Calibrated caches;
-  size_t equal = 0;
+  Calibration calibration;             // of model b
+  DifferenceSummary summary;           // without `worst`
   std::vector<ChangedTensor> changed;  // from worst to best
-  double mean_db = 0;
-  double usual_db = 0;  // mean of UsualDb over the same tensors
-  size_t below = 0;     // number of changed tensors that are IsBelow
-  std::string verdict;  // see VerdictText
+  std::string verdict;                 // see VerdictText
   std::vector<std::string> heat_columns;
   std::vector<HeatRow> heat;
   std::vector<Histogram> histograms;
@@ -84,6 +81,11 @@ inline constexpr size_t kWorst = 10;
 absl::StatusOr<Report> MakeReport(const Model& a, const Model& b,
                                   ModelDifference difference,
                                   const std::vector<std::string>& notes);
+
+// Renders the report as an HTML page without scripts or network access.
+std::string PageOf(const Report& report);
+// Renders the report as JSON. Numbers that are not finite become null.
+Json JsonOf(const Report& report);
 
 }  // namespace quantd::checkpoint
 

@@ -1,15 +1,10 @@
 // Implements JsonOf.
-#include <cmath>
 
-#include "client/checkpoint/report/page.h"
+#include "client/checkpoint/report/report.h"
 #include "client/checkpoint/report/verdict.h"
 
 namespace quantd::checkpoint {
 namespace {
-
-Json Number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
 
 Json TensorJson(const ChangedTensor& t) {
   const TensorDifference& d = t.difference;
@@ -17,13 +12,13 @@ Json TensorJson(const ChangedTensor& t) {
               {"a", d.kind_a},
               {"b", d.kind_b},
               {"shape", {d.rows, d.cols}},
-              {"sqnr_db", Number(d.sqnr_db)},
+              {"sqnr_db", d.sqnr_db},
               {"usual_db", UsualDb(d)},
               {"below", IsBelow(d)},
-              {"cosine", Number(d.cosine)},
+              {"cosine", d.cosine},
               {"max_error", d.max_error},
               {"amax", d.amax},
-              {"rms", Number(d.rms)},
+              {"rms", d.rms},
               {"became_zero", d.lost},
               {"not_finite", d.not_finite},
               {"why", t.why}};
@@ -47,15 +42,15 @@ Json JsonOf(const Report& r) {
               {"bytes_b", r.bytes_b},
               {"kinds_a", JsonOf(r.kinds_a)},
               {"kinds_b", JsonOf(r.kinds_b)},
-              {"input_scales", JsonOf(r.inputs)},
-              {"cache_scales", JsonOf(r.caches)},
-              {"equal", r.equal},
+              {"input_scales", JsonOf(r.calibration.inputs)},
+              {"cache_scales", JsonOf(r.calibration.caches)},
+              {"equal", r.summary.equal},
               {"verdict", r.verdict},
-              {"below", r.below},
+              {"below", r.summary.below},
               {"warnings", r.warnings}};
   if (!r.changed.empty()) {
-    out["mean_sqnr_db"] = Number(r.mean_db);
-    out["least_sqnr_db"] = Number(r.changed.front().difference.sqnr_db);
+    out["mean_sqnr_db"] = r.summary.mean_db;
+    out["least_sqnr_db"] = r.changed.front().difference.sqnr_db;
   }
   out["tensors"] = Json::array();
   for (const ChangedTensor& t : r.changed) {

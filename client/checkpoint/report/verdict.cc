@@ -17,6 +17,33 @@ double NoiseOf(std::optional<WeightFormat> format) {
   return format ? std::pow(10, -UsualDb(*format) / 10) : 0;
 }
 
+// A weight has outliers if its largest magnitude is above this, in units of its
+// root mean square. For a million normally distributed values it is about 5.
+constexpr double kOutlier = 12;
+// A share of new zeros that needs an explanation. NVFP4 rounds 7 % of normally
+// distributed values to zero.
+constexpr double kManyZeros = 0.2;
+constexpr double kManySubnormals = 0.1;
+constexpr double kSmallSibling = 8;
+constexpr double kClipped = 0.9;
+// A difference in dB from the format's usual SQNR that needs no explanation.
+constexpr double kNear = 1;
+
+std::string Percent(double share) {
+  return fmt::format("{:.3g} %", 100 * share);
+}
+
+// The effect of outliers on the values that share their scale.
+std::string_view SharersOf(const WeightLayout& layout) {
+  const BlockShape block = BlockOf(layout);
+  if (block.rows == 0) return "all values share one scale";
+  if (block.cols == 0) return "the values of a row share one scale";
+  return layout.global != Global::kNone
+             ? "they make the other values of their blocks coarser, and small "
+               "block scales lose precision"
+             : "they make the other values of their blocks coarser";
+}
+
 }  // namespace
 
 // ModelVerdict.FormatsGiveNormalNumbersTheirUsualDb measures these numbers.
@@ -53,6 +80,25 @@ bool IsBelow(const TensorDifference& d, std::optional<double> least) {
   return !(d.sqnr_db >= least.value_or(LeastDb(d)));
 }
 
+DifferenceSummary SummaryOf(const ModelDifference& difference,
+                            std::optional<double> least) {
+  DifferenceSummary out;
+  size_t finite = 0;
+  for (const TensorDifference& d : difference.tensors) {
+    ++(d.equal() ? out.equal : out.differing);
+    out.below += IsBelow(d, least);
+    if (d.equal() || !std::isfinite(d.sqnr_db)) continue;
+    ++finite;
+    out.mean_db += d.sqnr_db;
+    out.usual_db += UsualDb(d);
+    if (out.worst == nullptr || d.sqnr_db < out.worst->sqnr_db) out.worst = &d;
+  }
+  if (finite == 0) return out;
+  out.mean_db /= static_cast<double>(finite);
+  out.usual_db /= static_cast<double>(finite);
+  return out;
+}
+
 double WholeDb(const ModelDifference& difference) {
   double signal = 0;
   double noise = 0;
@@ -67,17 +113,15 @@ double WholeDb(const ModelDifference& difference) {
 std::string VerdictText(const ModelDifference& difference,
                         std::optional<double> least) {
   const TensorDifference* lowest = nullptr;
-  size_t below = 0;
-  size_t differing = 0;
+  const DifferenceSummary summary = SummaryOf(difference, least);
   const auto over = [&](const TensorDifference& d) {
     return d.not_finite > 0 ? -std::numeric_limits<double>::infinity()
                             : d.sqnr_db - least.value_or(LeastDb(d));
   };
   for (const TensorDifference& d : difference.tensors) {
-    differing += !d.equal();
-    if (!IsBelow(d, least)) continue;
-    ++below;
-    if (lowest == nullptr || over(d) < over(*lowest)) lowest = &d;
+    if (IsBelow(d, least) && (lowest == nullptr || over(d) < over(*lowest))) {
+      lowest = &d;
+    }
   }
   const std::string floor = least ? fmt::format("{} dB", *least)
                                   : "half the usual SQNR of their formats";
@@ -101,7 +145,7 @@ std::string VerdictText(const ModelDifference& difference,
   }
   if (lowest == nullptr) {
     return fmt::format("none of the {} tensors that differ is below {}{}",
-                       differing, floor, rest);
+                       summary.differing, floor, rest);
   }
   const std::string of = lowest->format_b   ? lowest->kind_b
                          : lowest->format_a ? lowest->kind_a
@@ -116,8 +160,67 @@ std::string VerdictText(const ModelDifference& difference,
                             lowest->sqnr_db, of, UsualDb(*lowest));
   return fmt::format(
       "{} of the {} tensors that differ {} below {}; the worst is {} with {}{}",
-      below, differing, below == 1 ? "is" : "are", floor, lowest->name, what,
-      rest);
+      summary.below, summary.differing, summary.below == 1 ? "is" : "are",
+      floor, lowest->name, what, rest);
+}
+
+std::string CauseOf(const TensorDifference& d, const Surroundings& around) {
+  const double count =
+      static_cast<double>(d.rows) * static_cast<double>(d.cols);
+  if (d.not_finite > 0) {
+    return fmt::format("{} values are NaN or infinite in one of the two models",
+                       d.not_finite);
+  }
+  if (d.sqnr_db < 1 && d.cosine < 0.5) {
+    return fmt::format(
+        "the cosine is {:.2f}: this is another tensor, or its parts are read "
+        "in the wrong order",
+        d.cosine);
+  }
+  if (d.amax_b < kClipped * d.amax) {
+    return fmt::format("clipped: its largest value {:.4g} became {:.4g}",
+                       d.amax, d.amax_b);
+  }
+  if (around.layout == nullptr) return "stored with lower precision";
+  if (around.group_amax > kSmallSibling * d.amax && d.amax > 0) {
+    return fmt::format(
+        "it shares a scale with {}, whose largest value is {:.3g} times as "
+        "large",
+        around.largest, around.group_amax / d.amax);
+  }
+  const double crest = d.rms > 0 ? d.amax / d.rms : 0;
+  if (crest > kOutlier) {
+    return fmt::format(
+        "outliers: its largest value is {:.3g} times the root mean square (5 "
+        "is usual), and {}",
+        crest, SharersOf(*around.layout));
+  }
+  if (const double low =
+          around.scales->subnormal_share() + around.scales->zero_share();
+      low > kManySubnormals) {
+    return fmt::format(
+        "{} of its block scales are so small that they lose precision",
+        Percent(low));
+  }
+  if (const double lost = static_cast<double>(d.lost) / count;
+      lost > kManyZeros) {
+    return fmt::format(
+        "{} of its values became zero: most are far smaller than the largest "
+        "value of their block",
+        Percent(lost));
+  }
+  const double usual = UsualDb(around.layout->format);
+  const double over = d.sqnr_db - usual;
+  const std::string_view format = Name(around.layout->format);
+  if (std::abs(over) < kNear) {
+    return fmt::format("as expected for {}: {:.2f} dB {} the usual {:.1f} dB",
+                       format, std::abs(over), over < 0 ? "below" : "above",
+                       usual);
+  }
+  return fmt::format(
+      "expected for {} with this distribution: the largest value is {:.3g} "
+      "times the root mean square, and {} became zero",
+      format, crest, Percent(static_cast<double>(d.lost) / count));
 }
 
 }  // namespace quantd::checkpoint

@@ -1,14 +1,14 @@
 // Judges whether weights are as close to their originals as their formats
-// allow.
+// allow, and explains why a tensor differs.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPORT_VERDICT_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPORT_VERDICT_H_
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/dialect.h"
+#include "client/checkpoint/report/scale_codes.h"
 
 namespace quantd::checkpoint {
 
@@ -29,6 +29,19 @@ double LeastDb(const TensorDifference& d);
 // with NaN or infinite numbers in only one model is below any limit.
 bool IsBelow(const TensorDifference& d, std::optional<double> least = {});
 
+// Counts of the tensors, and the SQNRs of those that differ.
+struct DifferenceSummary {
+  size_t equal = 0;
+  size_t differing = 0;
+  size_t below = 0;  // see IsBelow
+  // Means over the tensors with a finite SQNR; 0 without any.
+  double mean_db = 0;
+  double usual_db = 0;  // mean of UsualDb
+  const TensorDifference* worst = nullptr;
+};
+DifferenceSummary SummaryOf(const ModelDifference& difference,
+                            std::optional<double> least = {});
+
 // The SQNR of all compared tensors, taken as one vector; +infinity if nothing
 // differs.
 double WholeDb(const ModelDifference& difference);
@@ -37,6 +50,19 @@ double WholeDb(const ModelDifference& difference);
 // are below ...".
 std::string VerdictText(const ModelDifference& difference,
                         std::optional<double> least = {});
+
+// Further facts about a quantized tensor.
+struct Surroundings {
+  const WeightLayout* layout = nullptr;  // nullptr: not quantized
+  const ScaleCodes* scales = nullptr;
+  // largest magnitude of the weights that share its scale
+  double group_amax = 0;
+  std::string largest;  // the module with that magnitude
+};
+
+// Explains why a tensor differs from the original, by the first cause that
+// applies. A sentence without a full stop.
+std::string CauseOf(const TensorDifference& d, const Surroundings& around);
 
 }  // namespace quantd::checkpoint
 

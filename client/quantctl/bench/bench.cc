@@ -20,8 +20,6 @@
 namespace quantd::quantctl {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr uint64_t kRowBytes = 2048;  // 1024 columns of bf16
 constexpr std::pair<const char*, double> kQuantiles[] = {
     {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"max", 1}};
@@ -102,8 +100,8 @@ Json JsonOf(const Cell& c) {
           {"latency_ns", std::move(latency)}};
 }
 
-void PrintJson(const Options& o, const BenchOptions& b,
-               const std::vector<Cell>& cells, bool interrupted, int code) {
+void PrintAsJson(const Options& o, const BenchOptions& b,
+                 const std::vector<Cell>& cells, bool interrupted, int code) {
   Json all = Json::array();
   for (const Cell& c : cells) all.push_back(JsonOf(c));
   const Json out = {{"command", "bench"},
@@ -117,7 +115,7 @@ void PrintJson(const Options& o, const BenchOptions& b,
                     {"interrupted", interrupted},
                     {"cells", std::move(all)},
                     {"exit_code", code}};
-  fmt::print("{}\n", out.dump(2, ' ', false, Json::error_handler_t::replace));
+  PrintJson(out);
 }
 
 // Fills the input with normally distributed values by repeating a sample of 2
@@ -278,18 +276,8 @@ int RunBench(const Options& o, const BenchOptions& b) {
     if (cells.empty()) return Fail(o, code, error);
     Explain(o, code, error);
   }
-  o.json ? PrintJson(o, b, cells, stop != 0, code) : PrintCells(cells);
+  o.json ? PrintAsJson(o, b, cells, stop != 0, code) : PrintCells(cells);
   return code;
-}
-
-// Adds an option with several values, separated by commas.
-template <typename T>
-CLI::Option* AddList(CLI::App* app, const char* name, std::vector<T>* values,
-                     const char* type, const char* help) {
-  return app->add_option(name, *values, help)
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name(type);
 }
 
 }  // namespace
@@ -304,21 +292,19 @@ void AddBench(CLI::App* app, Options* o,
   });
   AddJson(sub, o);
   AddServer(sub, o);
-  sub->add_option("--method", b->method,
-                  "Method to call: quantize, dequantize or amax")
+  Add(sub, "--method", &b->method, "METHOD",
+      "Method to call: quantize, dequantize or amax")
       ->check(CLI::IsMember({"quantize", "dequantize", "amax"}))
-      ->type_name("METHOD")
       ->capture_default_str();
   AddList(sub, "--sizes", &b->sizes, "SIZE,...",
           "Sizes of the bf16 tensors, which have 1024 columns; GB/s are "
           "computed from them (default 4KiB,1MiB,64MiB). The first call of "
           "each size is not measured")
       ->transform(CLI::AsSizeValue(false));
-  sub->add_option("--band-bytes", b->band_bytes,
-                  "Split each call into calls for bands of about this many "
-                  "bytes, over all connections; 0 disables this")
-      ->transform(CLI::AsSizeValue(false))
-      ->type_name("SIZE");
+  Add(sub, "--band-bytes", &b->band_bytes, "SIZE",
+      "Split each call into calls for bands of about this many bytes, over all "
+      "connections; 0 disables this")
+      ->transform(CLI::AsSizeValue(false));
   AddList(sub, "--callers", &b->callers, "N,...",
           "Number of concurrent calls; several values are measured one after "
           "the other (default 1)")

@@ -15,12 +15,7 @@ namespace {
 
 using checkpoint::AdvisedGroup;
 using checkpoint::Candidate;
-using checkpoint::Json;
 using checkpoint::WeightFormat;
-
-constexpr WeightFormat kColumns[] = {WeightFormat::kNvfp4,
-                                     WeightFormat::kNvfp4FourOverSix,
-                                     WeightFormat::kMxfp8, WeightFormat::kFp8};
 
 std::string NameOf(const AdvisedGroup& g) {
   return g.modules.size() == 1
@@ -43,10 +38,8 @@ void PrintEvent(const checkpoint::Advice& advice) {
   for (const AdvisedGroup& g : advice.groups) {
     Json candidates = Json::object();
     for (const Candidate& c : g.candidates) {
-      candidates[std::string(Name(c.format))] = {
-          {"bytes", c.bytes},
-          {"sqnr_db",
-           std::isfinite(c.sqnr_db) ? Json(c.sqnr_db) : Json(nullptr)}};
+      candidates[std::string(Name(c.format))] = {{"bytes", c.bytes},
+                                                 {"sqnr_db", c.sqnr_db}};
     }
     groups.push_back({{"modules", g.modules},
                       {"candidates", std::move(candidates)},
@@ -63,14 +56,15 @@ void PrintEvent(const checkpoint::Advice& advice) {
 void PrintAdvice(const Options& options, const checkpoint::Advice& advice) {
   if (options.json) return PrintEvent(advice);
   std::vector<std::vector<std::string>> rows = {{"weights, SQNR dB"}};
-  for (const WeightFormat format : kColumns) {
+  for (const WeightFormat format : checkpoint::kCandidates) {
     rows[0].emplace_back(Name(format));
   }
   rows[0].insert(rows[0].end(), {"chosen", "bytes"});
   std::map<std::string_view, size_t> counts;
   for (const AdvisedGroup& g : advice.groups) {
     std::vector<std::string> row = {NameOf(g)};
-    for (const WeightFormat format : kColumns) row.push_back(DbOf(g, format));
+    for (const WeightFormat format : checkpoint::kCandidates)
+      row.push_back(DbOf(g, format));
     const Candidate& chosen = g.candidates[g.chosen];
     row.emplace_back(Name(chosen.format));
     row.push_back(BytesText(chosen.bytes));

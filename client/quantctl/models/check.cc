@@ -1,6 +1,5 @@
 // Implements `quantctl inspect`, `compare` and `verify`. Only `verify` needs a
 // server or device.
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,7 +12,6 @@
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/report/verdict.h"
 #include "client/checkpoint/stored.h"
-#include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/own_file.h"
 #include "client/quantctl/terminal/terminal.h"
@@ -22,18 +20,9 @@
 namespace quantd::quantctl {
 namespace {
 
-using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::StoredWeight;
 using checkpoint::TensorDifference;
-
-void Put(const Json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
-}
-
-Json Number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
 
 // Formats a count with a unit: "2.1 M", "8.03 G".
 std::string CountText(uint64_t count) {
@@ -77,11 +66,8 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                {"altered", &stored->altered},
                {"factored", &stored->factored},
                {"orphaned", &stored->orphans}};
-  const auto inputs = checkpoint::InputsOf(*model, *stored);
-  const auto caches = checkpoint::CachesOf(*model);
-  for (const auto* scales : {&inputs, &caches}) {
-    if (!scales->ok()) return Fail(options, kBadInput, scales->status());
-  }
+  const auto calibration = checkpoint::CalibrationOf(*model, *stored);
+  if (!calibration.ok()) return Fail(options, kBadInput, calibration.status());
   uint64_t bytes = 0;
   uint64_t parameters = 0;
   for (const checkpoint::Kind& kind : kinds) {
@@ -98,8 +84,8 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                  {"bytes", bytes},
                  {"profile", ProfileSaid(*model)}};
     json["kinds"] = JsonOf(kinds);
-    json["input_scales"] = JsonOf(*inputs);
-    json["cache_scales"] = JsonOf(*caches);
+    json["input_scales"] = JsonOf(calibration->inputs);
+    json["cache_scales"] = JsonOf(calibration->caches);
     for (const auto& [word, list] : odd) {
       json[word] = Json::array();
       for (const auto& u : *list) {
@@ -108,7 +94,7 @@ int RunInspect(const Options& options, const CheckOptions& check) {
     }
     json["notes"] = model->notes();
     json["exit_code"] = 0;
-    Put(json);
+    PrintJson(json);
     return kOk;
   }
   const std::string type = model->model_type();
@@ -130,9 +116,8 @@ int RunInspect(const Options& options, const CheckOptions& check) {
                                static_cast<double>(kind.parameters))});
   }
   PrintColumns(rows);
-  for (const std::string& line :
-       {TextOf(*inputs, "inputs"), TextOf(*caches, "keys and values")}) {
-    if (!line.empty()) fmt::print("{}\n", line);
+  for (const std::string& line : LinesOf(*calibration)) {
+    fmt::print("{}\n", line);
   }
   const std::string profile =
       stored->weights.empty() ? std::string() : ProfileSaid(*model);
@@ -147,8 +132,7 @@ int RunInspect(const Options& options, const CheckOptions& check) {
   }
   if (options.verbose) {
     for (const StoredWeight& w : stored->weights) {
-      fmt::print("{} {}x{} {} by {}\n", w.module, w.rows, w.cols,
-                 Name(w.layout->format), Name(w.layout->dialect));
+      fmt::print("{} {}x{} {}\n", w.module, w.rows, w.cols, w.kind());
     }
   }
   for (const auto& [word, list] : odd) {
@@ -195,7 +179,7 @@ int RunVerify(const Options& options, const CheckOptions& check) {
     }
     json["unmatched"] = result->unmatched;
     json["exit_code"] = code;
-    Put(json);
+    PrintJson(json);
     return code;
   }
   for (const auto& p : result->parts) {
@@ -233,28 +217,11 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     const auto s = WriteReport(check.report, *a, *b, *result, {});
     if (!s.ok()) return Fail(options, kCannotWrite, s);
   }
-  size_t equal = 0;
-  size_t differing = 0;
-  size_t below = 0;
-  size_t finite = 0;
-  double sum = 0;
-  const TensorDifference* worst = nullptr;
-  for (const TensorDifference& d : result->tensors) {
-    below += IsBelow(d, check.fail_below);
-    if (d.equal()) {
-      ++equal;
-      continue;
-    }
-    ++differing;
-    if (!std::isfinite(d.sqnr_db)) continue;
-    sum += d.sqnr_db;
-    ++finite;
-    if (worst == nullptr || d.sqnr_db < worst->sqnr_db) worst = &d;
-  }
+  const auto summary = SummaryOf(*result, check.fail_below);
   const size_t untold = result->only_a.size() + result->not_compared.size() +
                         TensorsAdded(*result);
   // Missing and added tensors are errors, too.
-  const bool bad = result->tensors.empty() || below > 0 || untold > 0;
+  const bool bad = result->tensors.empty() || summary.below > 0 || untold > 0;
   const int code = bad ? kFindings : kOk;
   if (options.json) {
     Json json = {
@@ -266,11 +233,11 @@ int RunCompare(const Options& options, const CheckOptions& check) {
                   {"b", d.kind_b},
                   {"shape", {d.rows, d.cols}},
                   {"equal", d.equal()},
-                  {"sqnr_db", Number(d.sqnr_db)},
+                  {"sqnr_db", d.sqnr_db},
                   {"usual_db", UsualDb(d)},
                   {"least_db", check.fail_below.value_or(LeastDb(d))},
                   {"below", IsBelow(d, check.fail_below)},
-                  {"cosine", Number(d.cosine)},
+                  {"cosine", d.cosine},
                   {"max_error", d.max_error},
                   {"not_finite", d.not_finite}};
       if (d.same_layout) {
@@ -287,10 +254,10 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     for (const auto& n : result->not_compared) {
       json["not_compared"].push_back({{"name", n.name}, {"why", n.why}});
     }
-    json["sqnr_db"] = Number(WholeDb(*result));
+    json["sqnr_db"] = WholeDb(*result);
     json["verdict"] = VerdictText(*result, check.fail_below);
     json["exit_code"] = code;
-    Put(json);
+    PrintJson(json);
     return code;
   }
   std::vector<std::vector<std::string>> rows = {
@@ -314,13 +281,14 @@ int RunCompare(const Options& options, const CheckOptions& check) {
     fmt::print("not compared: {}: {}\n", n.name, n.why);
     if (!options.verbose) break;
   }
-  fmt::print("total: {} tensors equal, {} differ", equal, differing);
+  fmt::print("total: {} tensors equal, {} differ", summary.equal,
+             summary.differing);
   const size_t alone = result->only_a.size() + result->only_b.size() +
                        result->not_compared.size();
   if (alone > 0) fmt::print(", {} not compared", alone);
-  if (worst != nullptr) {
+  if (const TensorDifference* worst = summary.worst) {
     fmt::print("; SQNR {:.2f} dB on average, {:.2f} dB at least ({})",
-               sum / static_cast<double>(finite), worst->sqnr_db, worst->name);
+               summary.mean_db, worst->sqnr_db, worst->name);
     fmt::print(", {:.2f} dB over all values", WholeDb(*result));
   }
   fmt::print("\n{} {}\n",

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,7 +16,6 @@
 #include "client/checkpoint/planner.h"
 #include "client/files/model_files.h"
 #include "client/quantctl/models/advice.h"
-#include "client/quantctl/models/model_report.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/plan_text.h"
 #include "client/quantctl/signals.h"
@@ -29,7 +27,6 @@ namespace {
 
 using checkpoint::ConversionPlan;
 using checkpoint::GroupDone;
-using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::Weight;
 
@@ -112,8 +109,7 @@ void PrintGroup(const GroupDone& done) {
                {"resumed", done.resumed}};
   if (done.amax > 0) json["amax"] = done.amax;
   if (done.statistics) {
-    const double db = done.statistics->sqnr_db();
-    json["sqnr_db"] = std::isfinite(db) ? Json(db) : Json(nullptr);
+    json["sqnr_db"] = done.statistics->sqnr_db();
     json["max_error"] = done.statistics->max_error;
   }
   Event(json);

@@ -19,155 +19,137 @@ using checkpoint::Model;
 using checkpoint::ModelTensor;
 using checkpoint::Role;
 
+// The engines that were run.
+constexpr EngineTried kVllmH200 = {"vLLM", "0.26.0 on an H200"};
+constexpr EngineTried kVllmCpu = {"vLLM", "0.32.0, its loader on a CPU"};
+constexpr EngineTried kSglangCpu = {"SGLang", "0.5.23, its loader on a CPU"};
+constexpr EngineTried kTransformersCpu = {"transformers", "5.23 on a CPU"};
+constexpr EngineTried kTensorRtRead = {"TensorRT-LLM",
+                                       "about 1.0, read and not run"};
+constexpr EngineTried kComfy = {"ComfyUI", "none"};
+// Texts of several rows.
+constexpr char kNoScales[] =
+    "it reads the codes of attention layers as weights, without their scales";
+constexpr char kNoScheme[] =
+    "No compressed-tensors compatible scheme was found";
+constexpr char kTriedImages[] =
+    "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration";
+constexpr char kTriedExperts[] =
+    "Qwen3MoeForCausalLM, MixtralForCausalLM, DeepseekV3ForCausalLM";
+constexpr char kWholeSquares[] =
+    "fp8_block only if fused members have multiples of 128 rows";
+constexpr char kAllFormats[] =
+    "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4";
+
 // The first matching row of an engine applies. Rows with real kernels therefore
 // precede rows with loaders only, and rows for one architecture precede general
 // rows.
 constexpr EngineRun kRuns[] = {
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+    {kVllmCpu, "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
      "experts", "gpt-oss", "loaded",
      "attention only; experts are not quantized", "GptOssForCausalLM"},
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
-     "nvfp4, mxfp4", "experts", "DeepSeek-V3", "loaded", "",
+    {kVllmCpu, "compressed-tensors", "nvfp4, mxfp4", "experts", "DeepSeek-V3",
+     "loaded", "", "DeepseekV3ForCausalLM"},
+    {kVllmCpu, "modelopt", "nvfp4", "experts", "DeepSeek-V3", "loaded", "",
      "DeepseekV3ForCausalLM"},
-    {"vLLM", "0.32.0, its loader on a CPU", "modelopt", "nvfp4", "experts",
-     "DeepSeek-V3", "loaded", "", "DeepseekV3ForCausalLM"},
     // Runs of whole engines with their own kernels.
-    {"vLLM", "0.26.0 on an H200", "compressed-tensors",
-     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
+    {kVllmH200, "compressed-tensors", kAllFormats, "dense", "Llama", "ran"},
+    {kVllmH200, "modelopt", "nvfp4, mxfp8, fp8", "dense", "Llama", "ran"},
+    {kVllmH200, "deepseek", "fp8_block", "dense", "Llama", "ran"},
+    {kVllmH200, "compressed-tensors", "nvfp4, mxfp4", "experts", "Qwen3-MoE",
      "ran"},
-    {"vLLM", "0.26.0 on an H200", "modelopt", "nvfp4, mxfp8, fp8", "dense",
-     "Llama", "ran"},
-    {"vLLM", "0.26.0 on an H200", "deepseek", "fp8_block", "dense", "Llama",
-     "ran"},
-    {"vLLM", "0.26.0 on an H200", "compressed-tensors", "nvfp4, mxfp4",
-     "experts", "Qwen3-MoE", "ran"},
-    {"vLLM", "0.26.0 on an H200", "modelopt", "nvfp4", "experts", "Qwen3-MoE",
-     "ran"},
-    {"vLLM", "0.26.0 on an H200", "gpt-oss", "mxfp4", "experts", "gpt-oss",
-     "ran"},
+    {kVllmH200, "modelopt", "nvfp4", "experts", "Qwen3-MoE", "ran"},
+    {kVllmH200, "gpt-oss", "mxfp4", "experts", "gpt-oss", "ran"},
     // Runs of loaders only, with PyTorch's kernels.
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
-     "fp8_dynamic and nvfp4", "dense", "Llama, Qwen3", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+    {kVllmCpu, "compressed-tensors", "fp8_dynamic and nvfp4", "dense",
+     "Llama, Qwen3", "loaded"},
+    {kVllmCpu, "compressed-tensors",
      "fp8 with --input-amax, fp8_dynamic, fp8_block, mxfp8, fp8_dynamic and "
      "nvfp4",
-     "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded",
-     "fp8_block only if fused members have multiples of 128 rows"},
-    {"vLLM", "0.32.0, its loader on a CPU", "modelopt",
-     "fp8 with --input-amax, mxfp8", "experts",
+     "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded", kWholeSquares},
+    {kVllmCpu, "modelopt", "fp8 with --input-amax, mxfp8", "experts",
      "Qwen3-MoE, Mixtral, gpt-oss, DeepSeek-V3", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "deepseek", "fp8_block", "experts",
+    {kVllmCpu, "deepseek", "fp8_block", "experts",
      "Qwen3-MoE, Mixtral, gpt-oss, DeepSeek-V3", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "compressed-tensors",
+    {kVllmCpu, "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8_dynamic and nvfp4",
      "images", "Qwen2.5-VL, LLaVA, Gemma 3", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "modelopt", "nvfp4, fp8, mxfp8",
-     "images", "Qwen2.5-VL, LLaVA, Gemma 3", "loaded"},
-    {"vLLM", "0.32.0, its loader on a CPU", "deepseek", "fp8_block", "images",
+    {kVllmCpu, "modelopt", "nvfp4, fp8, mxfp8", "images",
      "Qwen2.5-VL, LLaVA, Gemma 3", "loaded"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+    {kVllmCpu, "deepseek", "fp8_block", "images", "Qwen2.5-VL, LLaVA, Gemma 3",
+     "loaded"},
+    {kSglangCpu, "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4, fp8 with --input-amax",
-     "experts", "gpt-oss", "wrong",
-     "it reads the codes of attention layers as weights, without their scales",
-     "GptOssForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "modelopt",
-     "nvfp4, fp8 with --input-amax, mxfp8", "experts", "gpt-oss", "wrong",
-     "it reads the codes of attention layers as weights, without their scales",
-     "GptOssForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block",
-     "experts", "gpt-oss", "wrong",
-     "it reads the codes of attention layers as weights, without their scales",
-     "GptOssForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "gpt-oss", "mxfp4", "experts",
-     "gpt-oss", "loaded"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "mxfp8, mxfp4", "dense", "Llama, Qwen3", "refused",
-     "No compressed-tensors compatible scheme was found"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "mxfp8, mxfp4", "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "refused",
-     "No compressed-tensors compatible scheme was found"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "mxfp8, mxfp4", "images", "Qwen2.5-VL, Gemma 3", "refused",
-     "No compressed-tensors compatible scheme was found",
-     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "experts", "gpt-oss", "wrong", kNoScales, "GptOssForCausalLM"},
+    {kSglangCpu, "modelopt", "nvfp4, fp8 with --input-amax, mxfp8", "experts",
+     "gpt-oss", "wrong", kNoScales, "GptOssForCausalLM"},
+    {kSglangCpu, "deepseek", "fp8_block", "experts", "gpt-oss", "wrong",
+     kNoScales, "GptOssForCausalLM"},
+    {kSglangCpu, "gpt-oss", "mxfp4", "experts", "gpt-oss", "loaded"},
+    {kSglangCpu, "compressed-tensors", "mxfp8, mxfp4", "dense", "Llama, Qwen3",
+     "refused", kNoScheme},
+    {kSglangCpu, "compressed-tensors", "mxfp8, mxfp4", "experts",
+     "Qwen3-MoE, Mixtral, DeepSeek-V3", "refused", kNoScheme},
+    {kSglangCpu, "compressed-tensors", "mxfp8, mxfp4", "images",
+     "Qwen2.5-VL, Gemma 3", "refused", kNoScheme, kTriedImages},
+    {kSglangCpu, "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, fp8_dynamic and nvfp4", "dense",
-     "Llama, Qwen3", "loaded",
-     "fp8_block only if fused members have multiples of 128 rows"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+     "Llama, Qwen3", "loaded", kWholeSquares},
+    {kSglangCpu, "compressed-tensors",
      "nvfp4, fp8 with --input-amax, fp8_dynamic, fp8_block, fp8_dynamic and "
      "nvfp4",
      "experts", "Qwen3-MoE, Mixtral", "loaded", "",
      "Qwen3MoeForCausalLM, MixtralForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+    {kSglangCpu, "compressed-tensors",
      "fp8_dynamic, fp8_block, fp8_dynamic and nvfp4", "experts", "DeepSeek-V3",
      "loaded", "", "DeepseekV3ForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
-     "nvfp4, fp8 with --input-amax", "experts", "DeepSeek-V3", "refused",
+    {kSglangCpu, "compressed-tensors", "nvfp4, fp8 with --input-amax",
+     "experts", "DeepSeek-V3", "refused",
      "an assertion fails: it fuses q_a_proj and kv_a_proj_with_mqa, which "
      "gives two global scales for one parameter",
      "DeepseekV3ForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "compressed-tensors",
+    {kSglangCpu, "compressed-tensors",
      "nvfp4, fp8, fp8_dynamic, fp8_block, fp8_dynamic and nvfp4", "images",
-     "Qwen2.5-VL, Gemma 3", "loaded", "",
-     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
-    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "nvfp4, fp8", "dense",
-     "Llama, Qwen3", "loaded"},
-    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "dense",
-     "Llama", "wrong",
+     "Qwen2.5-VL, Gemma 3", "loaded", "", kTriedImages},
+    {kSglangCpu, "modelopt", "nvfp4, fp8", "dense", "Llama, Qwen3", "loaded"},
+    {kSglangCpu, "modelopt", "mxfp8", "dense", "Llama", "wrong",
      "it looks for weight_scale_inv and leaves the scales uninitialized",
      "LlamaForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "dense",
-     "Qwen3", "loaded", "", "Qwen3ForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "modelopt",
-     "nvfp4, fp8 with --input-amax, mxfp8", "experts",
-     "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded", "",
-     "Qwen3MoeForCausalLM, MixtralForCausalLM, DeepseekV3ForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "nvfp4, fp8",
-     "images", "Qwen2.5-VL, Gemma 3", "loaded", "",
-     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
-    {"SGLang", "0.5.23, its loader on a CPU", "modelopt", "mxfp8", "images",
-     "Qwen2.5-VL, Gemma 3", "wrong",
+    {kSglangCpu, "modelopt", "mxfp8", "dense", "Qwen3", "loaded", "",
+     "Qwen3ForCausalLM"},
+    {kSglangCpu, "modelopt", "nvfp4, fp8 with --input-amax, mxfp8", "experts",
+     "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded", "", kTriedExperts},
+    {kSglangCpu, "modelopt", "nvfp4, fp8", "images", "Qwen2.5-VL, Gemma 3",
+     "loaded", "", kTriedImages},
+    {kSglangCpu, "modelopt", "mxfp8", "images", "Qwen2.5-VL, Gemma 3", "wrong",
      "it looks for weight_scale_inv. It also treats towers as quantized, "
      "because it compares the expressions of the ignore list as names",
-     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
-    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
-     "Llama", "wrong",
+     kTriedImages},
+    {kSglangCpu, "deepseek", "fp8_block", "dense", "Llama", "wrong",
      "it renames weight_scale_inv and leaves the scales uninitialized",
      "LlamaForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "dense",
-     "Qwen3", "loaded", "", "Qwen3ForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block",
-     "experts", "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded", "",
-     "Qwen3MoeForCausalLM, MixtralForCausalLM, DeepseekV3ForCausalLM"},
-    {"SGLang", "0.5.23, its loader on a CPU", "deepseek", "fp8_block", "images",
-     "Qwen2.5-VL, Gemma 3", "loaded", "",
-     "Qwen2_5_VLForConditionalGeneration, Gemma3ForConditionalGeneration"},
-    {"transformers", "5.23 on a CPU", "compressed-tensors",
-     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "dense", "Llama",
+    {kSglangCpu, "deepseek", "fp8_block", "dense", "Qwen3", "loaded", "",
+     "Qwen3ForCausalLM"},
+    {kSglangCpu, "deepseek", "fp8_block", "experts",
+     "Qwen3-MoE, Mixtral, DeepSeek-V3", "loaded", "", kTriedExperts},
+    {kSglangCpu, "deepseek", "fp8_block", "images", "Qwen2.5-VL, Gemma 3",
+     "loaded", "", kTriedImages},
+    {kTransformersCpu, "compressed-tensors", kAllFormats, "dense", "Llama",
      "ran"},
-    {"transformers", "5.23 on a CPU", "compressed-tensors",
-     "nvfp4, fp8, fp8_dynamic, fp8_block, mxfp8, mxfp4", "encoder", "MiniLM",
+    {kTransformersCpu, "compressed-tensors", kAllFormats, "encoder", "MiniLM",
      "ran"},
-    {"transformers", "5.23 on a CPU", "compressed-tensors", "nvfp4", "experts",
-     "Qwen3-MoE", "wrong",
-     "the output is noise, also for files of llm-compressor"},
-    {"transformers", "5.23 on a CPU", "compressed-tensors", "fp8_block, mxfp8",
-     "experts", "Qwen3-MoE", "refused",
+    {kTransformersCpu, "compressed-tensors", "nvfp4", "experts", "Qwen3-MoE",
+     "wrong", "the output is noise, also for files of llm-compressor"},
+    {kTransformersCpu, "compressed-tensors", "fp8_block, mxfp8", "experts",
+     "Qwen3-MoE", "refused",
      "We encountered some issues during automatic conversion of the weights"},
-    {"TensorRT-LLM", "about 1.0, read and not run", "modelopt", "nvfp4, mxfp8",
-     "dense", "none", "not run",
+    {kTensorRtRead, "modelopt", "nvfp4, mxfp8", "dense", "none", "not run",
      "its QuantAlgo lacks W4A16_NVFP4 (nvfp4 without --input-amax) and MXFP8"},
-    {"ComfyUI", "none", "comfy", "nvfp4", "other", "none", "not run",
+    {kComfy, "comfy", "nvfp4", "other", "none", "not run",
      "the tensor classes of comfy-kitchen 0.2.40 read the files"},
 };
 // End of the table.
-
-bool IsText(const std::string& name) {
-  return name.ends_with("ForCausalLM") ||
-         name.ends_with("ForConditionalGeneration");
-}
 
 // Names of modules within layers in the models that were tried, without
 // numbers.
@@ -260,6 +242,11 @@ std::string ClassOf(const Model& model) {
   return plain ? name : "";
 }
 
+bool IsText(const std::string& name) {
+  return name.ends_with("ForCausalLM") ||
+         name.ends_with("ForConditionalGeneration");
+}
+
 std::string_view KindOf(const Model& model) {
   const std::string name = ClassOf(model);
   const auto architecture = checkpoint::Architecture::Of(model, {});
@@ -319,7 +306,7 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
                               ? "fp8 with --input-amax"
                               : format;
   for (const EngineRun& run : kRuns) {
-    if (run.engine == engine && run.dialect == Name(plan.dialect) &&
+    if (run.tried_with.engine == engine && run.dialect == Name(plan.dialect) &&
         run.kind == kind && (run.only.empty() || Lists(run.only, name)) &&
         Lists(run.formats, way)) {
       return &run;

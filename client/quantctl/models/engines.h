@@ -12,11 +12,15 @@
 
 namespace quantd::quantctl {
 
+struct EngineTried {
+  std::string_view engine;   // "vLLM"
+  std::string_view version;  // with the hardware: "0.26.0 on an H200"
+};
+
 // A row of the table. tests/bench/results/tables.py parses the rows in
 // engines.cc as text to make ENGINES.md.
 struct EngineRun {
-  std::string_view engine;   // "vLLM"
-  std::string_view version;  // with the hardware: "0.26.0 on an H200"
+  EngineTried tried_with;
   std::string_view dialect;
   // Formats, separated by commas. "fp8 and nvfp4" means both in one model.
   std::string_view formats;
@@ -46,6 +50,8 @@ bool IsGood(const EngineRun* run);
 
 // The model's class, such as "LlamaForCausalLM"; "" if config.json names none.
 std::string ClassOf(const checkpoint::Model& model);
+// Whether models of the class generate text.
+bool IsText(const std::string& name);
 
 }  // namespace quantd::quantctl
 

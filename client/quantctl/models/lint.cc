@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/repair/passes.h"
 #include "client/quantctl/models/models.h"
 #include "client/quantctl/models/own_file.h"
 #include "client/quantctl/terminal/terminal.h"
@@ -17,7 +18,6 @@
 namespace quantd::quantctl {
 namespace {
 
-using checkpoint::Json;
 using checkpoint::Linted;
 using checkpoint::Model;
 using checkpoint::Remedy;
@@ -43,15 +43,6 @@ std::string LookedAt(const Linted& linted, bool has_original) {
                         std::max(0.01, 100 * linted.share));
   }
   return text;
-}
-
-// Inserts `what` into a path: "model-repaired", "model-repaired.safetensors".
-std::string Beside(std::string path, std::string_view what) {
-  constexpr std::string_view kEnding = ".safetensors";
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  const bool file = path.ends_with(kEnding);
-  if (file) path.resize(path.size() - kEnding.size());
-  return fmt::format("{}-{}{}", path, what, file ? kEnding : "");
 }
 
 // Suggested commands, the most certain first. Each begins with the rules that
@@ -94,12 +85,12 @@ std::vector<std::string> NextSteps(const CheckOptions& check,
           has_original
               ? ""
               : "add --original MODEL, if you have it, and repair finds more: ",
-          check.model, Beside(check.model, "repaired"),
+          check.model, checkpoint::Beside(check.model, "-repaired"),
           has_original ? " --original " + check.original : ""));
   const std::string convert = fmt::format(
       "quantctl convert {} {}{}{}", has_original ? check.original : "ORIGINAL",
-      Beside(check.model, "converted"), linted.made_as.empty() ? "" : " ",
-      linted.made_as);
+      checkpoint::Beside(check.model, "-converted"),
+      linted.made_as.empty() ? "" : " ", linted.made_as);
   add(Remedy::kMeasure,
       "measure these scales again by running the model. For scales of the KV "
       "cache, use the library that wrote them. For input scales, write FILE "
@@ -144,16 +135,13 @@ int TellLint(const Options& options, const CheckOptions& check,
     json["notes"] = linted.notes;
     json["next"] = steps;
     json["exit_code"] = code;
-    fmt::print("{}\n",
-               json.dump(2, ' ', false, Json::error_handler_t::replace));
+    PrintJson(json);
     return code;
   }
   for (const auto& f : linted.findings) {
     const auto* rule = checkpoint::FindLintRule(f.rule);
-    fmt::print("{}: {}: {}{}\n  {} ({})\n",
-               Painted(stdout, Colour::kYellow, f.rule), f.where, f.text,
-               f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "",
-               rule ? rule->what : "", rule ? rule->thread : "");
+    fmt::print("{}: {}\n  {} ({})\n", Painted(stdout, Colour::kYellow, f.rule),
+               TextOf(f), rule ? rule->what : "", rule ? rule->thread : "");
   }
   for (const std::string& note : linted.notes) fmt::print("note: {}\n", note);
   const std::string looked = LookedAt(linted, has_original);

@@ -1,5 +1,8 @@
 #include "client/quantctl/models/models.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -8,6 +11,8 @@
 #include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/repair/passes.h"
+#include "client/checkpoint/report/report.h"
+#include "client/files/file.h"
 #include "client/quantctl/flags.h"
 #include "client/quantctl/server_choice.h"
 #include "fmt/format.h"
@@ -27,10 +32,7 @@ constexpr char kChoice[] = "Which weights";
 void AddPatterns(CLI::App* app, checkpoint::Selection* s) {
   const auto list = [&](const char* flag, std::vector<std::string>* words,
                         const char* type, const char* help) {
-    app->add_option(flag, *words, help)
-        ->allow_extra_args(false)
-        ->type_name(type)
-        ->group(kChoice);
+    Add(app, flag, words, type, help)->allow_extra_args(false)->group(kChoice);
   };
   list("--only", &s->only, "PATTERN",
        "Of the modules quantized by default, quantize only these: a name with "
@@ -48,31 +50,29 @@ void AddPatterns(CLI::App* app, checkpoint::Selection* s) {
 }
 
 void AddReport(CLI::App* app, std::string* directory) {
-  app->add_option("--report", *directory,
-                  "Also write report.html and report.json to this directory: "
-                  "the error of each weight and its cause")
-      ->type_name("DIR");
+  Add(app, "--report", directory, "DIR",
+      "Also write report.html and report.json to this directory: the error of "
+      "each weight and its cause");
 }
 
 using Run = std::function<int(const Options&)>;
 
 void AddChecks(CLI::App* app, Options* o, Run* run) {
-  const auto command = [&](const char* name, const char* help,
-                           int (*function)(const Options&,
-                                           const CheckOptions&)) {
-    const auto options = std::make_shared<CheckOptions>();
-    CLI::App* sub = app->add_subcommand(name, help);
-    sub->callback([run, function, options] {
-      *run = [=](const Options& all) { return function(all, *options); };
-    });
-    sub->add_option("MODEL", options->model,
-                    "A model's directory or .safetensors file")
-        ->required()
-        ->type_name("MODEL");
-    sub->add_flag("--json", o->json, "Print one JSON object instead of text");
-    sub->add_flag("-v,--verbose", o->verbose, "Name every tensor");
-    return std::pair(sub, options.get());
-  };
+  const auto command =
+      [&](const char* name, const char* help,
+          int (*function)(const Options&, const CheckOptions&)) {
+        const auto options = std::make_shared<CheckOptions>();
+        CLI::App* sub = app->add_subcommand(name, help);
+        sub->callback([run, function, options] {
+          *run = [=](const Options& all) { return function(all, *options); };
+        });
+        Add(sub, "MODEL", &options->model, "MODEL",
+            "A model's directory or .safetensors file")
+            ->required();
+        AddJson(sub, o, "Print one JSON object instead of text",
+                "Name every tensor");
+        return std::pair(sub, options.get());
+      };
   command("inspect",
           "Show the formats, sizes and dialect of a model; needs no server",
           RunInspect);
@@ -81,42 +81,35 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
               "Find faults of a quantized model, also those that engines load "
               "silently; needs no server",
               RunLint);
-  lint->add_option("--original", lint_options->original,
-                   "The original model: compare every weight with it, of large "
-                   "models some rows of each")
-      ->type_name("MODEL");
+  Add(lint, "--original", &lint_options->original, "MODEL",
+      "The original model: compare every weight with it, of large models some "
+      "rows of each");
   const auto [repair, repair_options] =
       command("repair",
               "Repair faults that lint finds, if that needs no new "
               "quantization, into a new directory; needs no server",
               RunRepair);
-  repair->add_option("OUT", repair_options->other, "The directory to write")
-      ->required()
-      ->type_name("OUT");
-  repair
-      ->add_option("--original", repair_options->original,
-                   "The original model, which reveals wrong orders of half "
-                   "bytes and scales")
-      ->type_name("MODEL");
+  Add(repair, "OUT", &repair_options->other, "OUT", "The directory to write")
+      ->required();
+  Add(repair, "--original", &repair_options->original, "MODEL",
+      "The original model, which reveals wrong orders of half bytes and "
+      "scales");
   repair->add_flag("--force", repair_options->force,
                    "Replace the model in OUT (default: refuse)");
   Named(repair, "--dialect", "DIALECT",
         "Dialect of the repaired model, if config.json names none",
-        DialectNames(), ParseDialect,
-        [c = repair_options](checkpoint::Dialect d) { c->dialect = d; });
+        DialectNames(), ParseDialect, &repair_options->dialect);
   const auto [verify, verify_options] = command(
       "verify",
       "Quantize the original again and count the bytes of a model that differ",
       RunVerify);
-  verify
-      ->add_option("--original", verify_options->original, "The original model")
-      ->required()
-      ->type_name("MODEL");
+  Add(verify, "--original", &verify_options->original, "MODEL",
+      "The original model")
+      ->required();
   Named(verify, "--profile", "LIBRARY",
         "Library whose arithmetic to use (default: the one that the file "
         "names, or the dialect's)",
-        ProfileNames(), ParseProfile,
-        [c = verify_options](Profile p) { c->profile = p; });
+        ProfileNames(), ParseProfile, &verify_options->profile);
   AddServer(verify, o);
   const auto [compare, compare_options] =
       command("compare",
@@ -124,19 +117,14 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
               "dialects, and judge whether OTHER is as close to MODEL as its "
               "formats allow; needs no server",
               RunCompare);
-  compare
-      ->add_option("OTHER", compare_options->other,
-                   "The model whose errors are reported")
-      ->required()
-      ->type_name("OTHER");
-  compare
-      ->add_option("--fail-below", compare_options->fail_below,
-                   "Exit with code 8 if the SQNR of any tensor of both models "
-                   "is below this many dB. Tensors of MODEL that cannot be "
-                   "compared also cause code 8. The default limit is half the "
-                   "usual SQNR of the format: 10.2 for nvfp4, 9.4 for mxfp4 "
-                   "and between unquantized models, 15.8 for fp8 and mxfp8")
-      ->type_name("DB");
+  Add(compare, "OTHER", &compare_options->other, "OTHER",
+      "The model whose errors are reported")
+      ->required();
+  Add(compare, "--fail-below", &compare_options->fail_below, "DB",
+      "Exit with code 8 if the SQNR of any tensor of both models is below this "
+      "many dB. Tensors of MODEL that cannot be compared also cause code 8. "
+      "The default limit is half the usual SQNR of the format: 10.2 for nvfp4, "
+      "9.4 for mxfp4 and between unquantized models, 15.8 for fp8 and mxfp8");
   AddReport(compare, &compare_options->report);
 }
 
@@ -185,6 +173,34 @@ absl::Status Clear(const Model& model, const std::string& out, bool force) {
   return s.ok() && there ? checkpoint::RemoveOutput(out) : s;
 }
 
+absl::Status PrepareReport(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::ErrnoToStatus(error.value(),
+                               fmt::format("cannot create {}", directory));
+  }
+  if (access(directory.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno,
+                             fmt::format("cannot write into {}", directory));
+}
+
+absl::Status WriteReport(const std::string& directory,
+                         const checkpoint::Model& a, const checkpoint::Model& b,
+                         checkpoint::ModelDifference difference,
+                         const std::vector<std::string>& notes) {
+  const auto report = MakeReport(a, b, std::move(difference), notes);
+  if (!report.ok()) return report.status();
+  const auto s =
+      WriteTextFile(directory + "/report.html", checkpoint::PageOf(*report));
+  if (!s.ok()) return s;
+  return WriteTextFile(
+      directory + "/report.json",
+      JsonOf(*report).dump(2, ' ', false,
+                           checkpoint::Json::error_handler_t::replace) +
+          "\n");
+}
+
 void AddModelCommands(CLI::App* app, Options* o,
                       std::function<int(const Options&)>* run) {
   const auto options = std::make_shared<ConvertOptions>();
@@ -196,25 +212,16 @@ void AddModelCommands(CLI::App* app, Options* o,
   convert->callback([run, options] {
     *run = [options](const Options& all) { return RunConvert(all, *options); };
   });
-  convert->add_option("IN", c->in, "A model's directory or .safetensors file")
-      ->required()
-      ->type_name("IN");
-  convert->add_option("OUT", c->out, "The directory to write")
-      ->required()
-      ->type_name("OUT");
-  convert
-      ->add_option(
-          "--shards", c->shards,
+  Add(convert, "IN", &c->in, "IN", "A model's directory or .safetensors file")
+      ->required();
+  Add(convert, "OUT", &c->out, "OUT", "The directory to write")->required();
+  AddList(convert, "--shards", &c->shards, "NAME,NAME,...",
           "Convert only these shards, by name. Weights that share an amax must "
           "be in the same call. The other shards may be missing; files beside "
-          "the shards are copied with the first shard (default: all)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("NAME,NAME,...");
+          "the shards are copied with the first shard (default: all)");
   Named(convert, "--dialect", "DIALECT",
         "Library whose names and layout to write (default compressed-tensors)",
-        DialectNames(), ParseDialect,
-        [c](checkpoint::Dialect d) { c->selection.dialect = d; });
+        DialectNames(), ParseDialect, &c->selection.dialect);
   // nullopt stands for "auto".
   using Choice = std::optional<checkpoint::WeightFormat>;
   Named(
@@ -231,45 +238,32 @@ void AddModelCommands(CLI::App* app, Options* o,
         c->format_named = true;
         c->selection.format = f.value_or(checkpoint::WeightFormat::kNvfp4);
       });
-  convert
-      ->add_option(
-          "--target", c->target,
-          "With --format auto: decibels, like 25dB, for the smallest format of "
-          "each weight with at least that SQNR; or bytes, like 4.5GiB, for the "
-          "formats with the least error that fit. A model that already fits is "
-          "not converted")
-      ->type_name("DB|SIZE");
+  Add(convert, "--target", &c->target, "DB|SIZE",
+      "With --format auto: decibels, like 25dB, for the smallest format of "
+      "each weight with at least that SQNR; or bytes, like 4.5GiB, for the "
+      "formats with the least error that fit. A model that already fits is not "
+      "converted");
   convert->add_flag("--force", c->force,
                     "Replace the model in OUT (default: refuse)");
-  convert
-      ->add_option(
-          "--rules", c->rules_file,
-          "File with a rule on each line; rules of --rule precede them")
-      ->type_name("FILE");
-  convert
-      ->add_option("--write-rules", c->write_rules,
-                   "File to which --format auto writes the chosen formats, for "
-                   "--rules (default: OUT.rules)")
-      ->type_name("FILE");
+  Add(convert, "--rules", &c->rules_file, "FILE",
+      "File with a rule on each line; rules of --rule precede them");
+  Add(convert, "--write-rules", &c->write_rules, "FILE",
+      "File to which --format auto writes the chosen formats, for --rules "
+      "(default: OUT.rules)");
   Named(convert, "--profile", "LIBRARY",
         "Library whose arithmetic to use (default: the dialect's)",
-        ProfileNames(), ParseProfile,
-        [c](Profile p) { c->selection.profile = p; });
+        ProfileNames(), ParseProfile, &c->selection.profile);
   convert->add_flag("--dry-run", c->dry_run,
                     "Show the plan, from the headers only; needs no server and "
                     "writes nothing");
-  convert
-      ->add_option("--input-amax", c->input_amax_file,
-                   "JSON file with the largest input of each module, for "
-                   "formats that quantize activations with scales from the "
-                   "file; python -m quantd calibrate writes it")
-      ->type_name("FILE");
-  convert
-      ->add_option("--kv-cache", c->kv_cache,
-                   "Also write scales for an FP8 cache of keys and values, of "
-                   "those that the file of --input-amax has")
-      ->check(CLI::IsMember({"fp8"}))
-      ->type_name("fp8");
+  Add(convert, "--input-amax", &c->input_amax_file, "FILE",
+      "JSON file with the largest input of each module, for formats that "
+      "quantize activations with scales from the file; python -m quantd "
+      "calibrate writes it");
+  Add(convert, "--kv-cache", &c->kv_cache, "fp8",
+      "Also write scales for an FP8 cache of keys and values, of those that "
+      "the file of --input-amax has")
+      ->check(CLI::IsMember({"fp8"}));
   convert->add_flag("--statistics", c->statistics,
                     "Also show the SQNR of each weight");
   AddReport(convert, &c->report);
@@ -279,11 +273,9 @@ void AddModelCommands(CLI::App* app, Options* o,
   AddChecks(app, o, run);
   AddPatterns(convert, &c->selection);
   AddServer(convert, o);
-  convert->add_flag(
-      "--json", o->json,
-      "Print events instead of text, one JSON object on each line");
-  convert->add_flag("-v,--verbose", o->verbose,
-                    "Name every weight, quantized or left out");
+  AddJson(convert, o,
+          "Print events instead of text, one JSON object on each line",
+          "Name every weight, quantized or left out");
 }
 
 }  // namespace quantd::quantctl

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/plan.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/models/model_service.h"
@@ -57,6 +58,17 @@ absl::Status MayWrite(const checkpoint::Model& model, const std::string& out,
 // Checks with MayWrite, then removes an existing model at `out`.
 absl::Status Clear(const checkpoint::Model& model, const std::string& out,
                    bool force);
+
+// Creates the directory if needed and checks that files can be written to it,
+// so that errors show before hours of work.
+absl::Status PrepareReport(const std::string& directory);
+
+// Writes the report on model `b`, whose original is `a`. `notes` are added to
+// its warnings.
+absl::Status WriteReport(const std::string& directory,
+                         const checkpoint::Model& a, const checkpoint::Model& b,
+                         checkpoint::ModelDifference difference,
+                         const std::vector<std::string>& notes);
 
 int RunInspect(const Options& options, const CheckOptions& check);
 int RunLint(const Options& options, const CheckOptions& check);

@@ -8,16 +8,15 @@
 #include <vector>
 
 #include "client/checkpoint/dialect.h"
+#include "client/checkpoint/weight_values.h"
 #include "client/quantctl/models/plan_text.h"
 #include "client/quantctl/tensor_input.h"
-#include "client/quantctl/tensor_math.h"
 #include "fmt/format.h"
 #include "quantd/local.h"
 
 namespace quantd::quantctl {
 namespace {
 
-using checkpoint::Json;
 using checkpoint::ModelDifference;
 using checkpoint::TensorDifference;
 
@@ -57,10 +56,7 @@ class Source {
       std::vector<std::byte> bytes(t->size);
       if (auto s = t->read(0, absl::MakeSpan(bytes)); !s.ok()) return s;
       n.values.resize(t->size / SizeOf(t->desc.dtype));
-      for (size_t i = 0; i < n.values.size(); ++i) {
-        n.values[i] =
-            static_cast<float>(client::Element(t->desc.dtype, bytes, i));
-      }
+      checkpoint::Decode(t->dtype_name, bytes, absl::MakeSpan(n.values));
       n.shape = t->desc.shape;
       n.kind = t->dtype_name;
       return n;

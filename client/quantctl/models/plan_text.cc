@@ -16,7 +16,6 @@ namespace {
 
 using checkpoint::ConversionPlan;
 using checkpoint::Dialect;
-using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::Weight;
 
@@ -149,12 +148,6 @@ void PrintPlanEvent(const Model& model, const ConversionPlan& plan,
 
 namespace {
 
-bool IsOfText(const Model& model) {
-  const std::string name = ClassOf(model);
-  return name.ends_with("ForCausalLM") ||
-         name.ends_with("ForConditionalGeneration");
-}
-
 // The class of transformers with which to load the model.
 std::string LoaderOf(const Model& model) {
   const std::string name = ClassOf(model);
@@ -195,7 +188,7 @@ std::string RecommendationOf(const Model& model, const ConversionPlan& plan,
     // None of these engines loads parts of a diffusion pipeline.
     if (!IsGood(run) || model.config().contains("_class_name")) return;
     text += fmt::format("{}{} ({} {}: {})", text.empty() ? "" : ", or ",
-                        command, engine, run->version, run->tried);
+                        command, engine, run->tried_with.version, run->tried);
   };
   add("vLLM", fmt::format("vllm serve {}", out));
   add("SGLang", fmt::format("python -m sglang.launch_server --model {}", out));
@@ -221,41 +214,32 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
     return fmt::format(
         "convert the other shards, too; {} has only a part of the model", out);
   }
-  const bool alone = model.single_file() && plan.dialect != Dialect::kComfy &&
-                     plan.dialect != Dialect::kNone;
-  if (alone) {
+  const bool plain = plan.dialect == Dialect::kNone;
+  const bool of_comfy = plan.dialect == Dialect::kComfy;
+  if (!plain && !of_comfy && model.single_file()) {
     return fmt::format(
         "engines load directories with a config.json, which {} lacks: convert "
         "the model's directory, or add a config.json",
         out);
   }
-  const bool told = plan.dialect == Dialect::kComfy ||
-                    plan.dialect == Dialect::kNone || model.has_config();
-  if (!told) {
+  if (!plain && !of_comfy && !model.has_config()) {
     return fmt::format(
         "put the model's config.json into {} and convert again: without it, no "
         "engine recognizes {} or its quantization",
         model.path(), out);
   }
-  switch (plan.dialect) {
-    case Dialect::kCompressedTensors:
-    case Dialect::kModelOpt:
-    case Dialect::kDeepSeek:
-    case Dialect::kGptOss:
-      return RecommendationOf(model, plan, out);
-    case Dialect::kComfy:
-      if (IsOfText(model)) {
-        return fmt::format(
-            "ComfyUI loads {} as a text encoder "
-            "(ComfyUI/models/text_encoders); to serve it as a language model, "
-            "convert with --dialect compressed-tensors",
-            out);
-      }
-      return fmt::format(
-          "move {} to ComfyUI/models/{}", out,
-          HasAutoencoder(model) ? "checkpoints" : "diffusion_models");
-    case Dialect::kNone:
-      break;
+  if (!plain && !of_comfy) return RecommendationOf(model, plan, out);
+  if (of_comfy && IsText(ClassOf(model))) {
+    return fmt::format(
+        "ComfyUI loads {} as a text encoder (ComfyUI/models/text_encoders); to "
+        "serve it as a language model, convert with --dialect "
+        "compressed-tensors",
+        out);
+  }
+  if (of_comfy) {
+    return fmt::format(
+        "move {} to ComfyUI/models/{}", out,
+        HasAutoencoder(model) ? "checkpoints" : "diffusion_models");
   }
   if (plan.experts_apart) {
     return fmt::format(

@@ -14,7 +14,6 @@ namespace quantd::quantctl {
 namespace {
 
 using checkpoint::FittedWeight;
-using checkpoint::Json;
 using checkpoint::Model;
 using checkpoint::Repaired;
 
@@ -97,12 +96,10 @@ int RunRepair(const Options& options, const CheckOptions& check) {
     }
     json["fitted"] = Json::array();
     for (const FittedWeight& w : outcome.fitted) {
-      const double db = w.loss.sqnr_db();
-      json["fitted"].push_back(
-          {{"module", w.module},
-           {"scales", w.loss.scales},
-           {"rounded", w.loss.rounded},
-           {"sqnr_db", std::isfinite(db) ? Json(db) : Json(nullptr)}});
+      json["fitted"].push_back({{"module", w.module},
+                                {"scales", w.loss.scales},
+                                {"rounded", w.loss.rounded},
+                                {"sqnr_db", w.loss.sqnr_db()}});
     }
     json["left"] = Json::array();
     for (const auto& f : left->findings) {
@@ -128,8 +125,7 @@ int RunRepair(const Options& options, const CheckOptions& check) {
     fmt::print("wrote {}\n", check.other);
   }
   for (const auto& f : left->findings) {
-    fmt::print("left: {}: {}: {}{}\n", f.rule, f.where, f.text,
-               f.count > 1 ? fmt::format(", and {} more", f.count - 1) : "");
+    fmt::print("left: {}: {}\n", f.rule, TextOf(f));
   }
   if (!left->findings.empty() && !has_original) {
     fmt::print(

@@ -245,7 +245,12 @@ def fuzz():
 def engine_rows():
   """The rows by which quantctl recommends."""
   text = (MODELS / "engines.cc").read_text()
-  text = text.partition("kRuns[] = {")[2].partition("\n};")[0]
+  names, _, text = text.partition("kRuns[] = {")
+  text = text.partition("\n};")[0]
+  # Constants that rows name.
+  for name, words in re.findall(r"^constexpr \w+ (k\w+)(?:\[\])? =([^;]*);", names,
+                                re.M):
+    text = re.sub(rf"\b{name}\b", words.strip(" {}\n"), text)
   for row in re.findall(r"\{([^{}]*)\}", text):
     # Texts that follow each other are one.
     row = re.sub(r'"\s+"', "", row)

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "client/checkpoint/advise/target.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd::checkpoint {

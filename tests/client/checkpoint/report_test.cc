@@ -5,9 +5,7 @@
 #include <cmath>
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/report/cause.h"
-#include "client/checkpoint/report/page.h"
-#include "client/checkpoint/report/place.h"
+#include "client/checkpoint/check/layer_names.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {
@@ -74,7 +72,7 @@ TEST_F(ReportTest, ExplainsEveryDifference) {
   original[1].bytes[0] = std::byte{0x80};
   original[1].bytes[1] = std::byte{0x40};  // 4.0
   const Report r = Made(original, quantized, {"a note"});
-  EXPECT_EQ(r.equal, 1u);
+  EXPECT_EQ(r.summary.equal, 1u);
   ASSERT_EQ(r.changed.size(), 3u);
   EXPECT_EQ(r.changed[0].difference.name, std::string(kAttention) + "q_proj");
   EXPECT_THAT(r.changed[0].why, HasSubstr("clipped: its largest value 4"));
@@ -118,7 +116,7 @@ TEST_F(ReportTest, ShadesAllOfAWrongModelRed) {
         Bf16(std::string(kAttention) + leaf + ".weight", {32, 64}, 0.1f);
   }
   const Report r = Made(original, quantized);
-  EXPECT_EQ(r.below, 3u);
+  EXPECT_EQ(r.summary.below, 3u);
   EXPECT_THAT(r.verdict, HasSubstr("3 of the 3 tensors that differ are below "
                                    "half the usual SQNR"));
   const std::string page = PageOf(r);
@@ -143,9 +141,9 @@ TEST_F(ReportTest, ShadesAreRelativeToTheFormat) {
   // The original holds the decoded values, so the error is far below that of
   // NVFP4 for normal numbers.
   const Report r = Made(original, quantized);
-  EXPECT_EQ(r.below, 0u);
+  EXPECT_EQ(r.summary.below, 0u);
   EXPECT_THAT(r.verdict, HasSubstr("none of "));
-  EXPECT_NEAR(r.usual_db, 20.4, 0.01);
+  EXPECT_NEAR(r.summary.usual_db, 20.4, 0.01);
   ASSERT_EQ(r.heat.size(), 1u);
   EXPECT_NEAR(r.heat[0].cells[1]->usual_db, 20.4, 0.01);
   const std::string page = PageOf(r);

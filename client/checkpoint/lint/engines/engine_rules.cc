@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/anatomy/role.h"
@@ -49,23 +48,19 @@ class EngineRules : public Rules {
     for (const StoredWeight& w : stored_.weights) {
       const Role role = architecture_.RoleOf(w.module);
       if (IsIndexer(w.module)) {
-        Find("kept-plain", w.module,
-             "it belongs to the indexer of sparse attention, but is quantized",
-             "indexer");
+        Find({"kept-plain", "indexer"}, w.module,
+             "it belongs to the indexer of sparse attention, but is quantized");
       } else if (IsSplitByEngines(SplitModule(w.module).leaf) &&
                  w.has_four_bits()) {
-        Find("kept-plain", w.module,
+        Find({"kept-plain", "latent"}, w.module,
              "it is quantized to 4 bits, but engines split this weight of "
              "latent attention while they load it: SGLang reads its codes as "
-             "numbers",
-             "latent");
+             "numbers");
       } else if (role == Role::kRouter || role == Role::kVision ||
                  (role == Role::kEmbedding && IsTable(w.module) &&
                   !IsTarget(w.module))) {
-        Find("kept-plain", w.module,
-             fmt::format("it is one of the {}, but is quantized",
-                         Describe(role)),
-             Describe(role));
+        Find({"kept-plain", Describe(role)}, w.module,
+             "it is one of the {}, but is quantized", Describe(role));
       }
     }
   }
@@ -78,10 +73,9 @@ class EngineRules : public Rules {
       if (SplitModule(w.module).leaf != "lm_head" || IsTarget(w.module)) {
         continue;
       }
-      Find("no-target", w.module,
+      Find({"no-target", "head"}, w.module,
            "the output head is quantized, but no group has its name among its "
-           "targets; the class of linear layers does not include it",
-           "head");
+           "targets; the class of linear layers does not include it");
     }
   }
 
@@ -95,12 +89,9 @@ class EngineRules : public Rules {
           GroupFor(fused) == GroupFor(w.module)) {
         continue;
       }
-      Find(
-          "no-target", w.module,
-          fmt::format(
-              "it is a target of {}, but engines fuse it into {}, which is not",
-              GroupFor(w.module)->name, SplitModule(fused).leaf),
-          "fused");
+      Find({"no-target", "fused"}, w.module,
+           "it is a target of {}, but engines fuse it into {}, which is not",
+           GroupFor(w.module)->name, SplitModule(fused).leaf);
     }
   }
 
@@ -119,11 +110,10 @@ class EngineRules : public Rules {
           declared_.ignored().Names(first)) {
         continue;
       }
-      Find("ignore-list", t.name(),
-           fmt::format("it is not quantized and listed as {}, but engines look "
-                       "for {} in the list",
-                       SplitModule(module).leaf, first),
-           "experts");
+      Find({"ignore-list", "experts"}, t.name(),
+           "it is not quantized and listed as {}, but engines look "
+           "for {} in the list",
+           SplitModule(module).leaf, first);
     }
   }
 
@@ -139,8 +129,7 @@ class EngineRules : public Rules {
       Find("experts-scheme", w.module,
            "it has one scale for the weight and one for each input token; for "
            "experts, engines support input tokens only with one scale for each "
-           "row of the weight",
-           "");
+           "row of the weight");
     }
   }
 
@@ -158,10 +147,9 @@ class EngineRules : public Rules {
         continue;
       }
       Find("fused-squares", w.module,
-           fmt::format("it has {} rows, which is not a multiple of {}, and "
-                       "engines fuse it with others",
-                       w.rows, kSquare),
-           "");
+           "it has {} rows, which is not a multiple of {}, and "
+           "engines fuse it with others",
+           w.rows, kSquare);
     }
   }
 
@@ -197,11 +185,10 @@ class EngineRules : public Rules {
                    const std::string& module) {
     const std::string there = NameThere(module);
     if (there == module || !list.Names(module) || list.Names(there)) return;
-    Find("list-prefix", module,
-         fmt::format("{} names it as the file does, but transformers 5 names "
-                     "it {}; an expression like re:.*{}$ matches both",
-                     of, there, SplitModule(module).leaf),
-         of);
+    Find({"list-prefix", of}, module,
+         "{} names it as the file does, but transformers 5 names "
+         "it {}; an expression like re:.*{}$ matches both",
+         of, there, SplitModule(module).leaf);
   }
 
   // The module's name in transformers 5, which adds "model." before

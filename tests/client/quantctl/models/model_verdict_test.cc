@@ -145,14 +145,15 @@ TEST_F(ModelVerdict, EngineRunsNameExistingFormats) {
   const std::set<std::string_view> outcomes = {"ran", "loaded", "refused",
                                                "wrong", "not run"};
   for (const quantctl::EngineRun& run : quantctl::EngineRuns()) {
-    SCOPED_TRACE(fmt::format("{} {} {}", run.engine, run.dialect, run.formats));
+    SCOPED_TRACE(fmt::format("{} {} {}", run.tried_with.engine, run.dialect,
+                             run.formats));
     const auto dialect = checkpoint::ParseDialect(run.dialect);
     ASSERT_TRUE(dialect);
     EXPECT_EQ(kinds.count(run.kind), 1u) << run.kind;
     EXPECT_EQ(outcomes.count(run.outcome), 1u) << run.outcome;
     const bool good = run.outcome == "ran" || run.outcome == "loaded";
     EXPECT_TRUE(good || !run.said.empty());
-    EXPECT_FALSE(run.version.empty() || run.tried.empty());
+    EXPECT_FALSE(run.tried_with.version.empty() || run.tried.empty());
     std::string formats(run.formats);
     while (!formats.empty()) {
       const std::string one = formats.substr(0, formats.find(", "));

@@ -111,15 +111,15 @@ tests/server/net: server/net tests/client/loopback_listener.h absl grpcpp gtest
 tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_dir.h tests/server tests/testing fmt gtest gmock
 tests/server/observe: kernels/plan server/observe tests/server tests/testing absl fmt stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/config/options.h server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
-tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/testing fmt google grpcpp messages stubs gtest
+tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/kernels/device/plan_rows.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: quantd/client.h client/bands client/tensors client/local/local_devices.h client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan include/quantd client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint
 tests/client/route: client/route tests/testing
 tests/client/shards: kernels/plan include/quantd tests/bench/rpc_process.h tests/client
-tests/client/local: kernels/device include/quantd client/local tests/bench/rpc_process.h tests/kernels/device/fake_backend.h tests/testing
-tests/client/memory: include/quantd client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
+tests/client/local: kernels/device include/quantd client/local tests/bench/rpc_process.h tests/client/two_ways.h tests/kernels/device/fake_backend.h tests/testing
+tests/client/memory: include/quantd client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/client/two_ways.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
 tests/client/net: proto/net include/quantd client/net client/call/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
 tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint

@@ -4,7 +4,7 @@
 // one core of the machine.
 //
 //   attack_bench [ATTACK...] [--seconds 5] [--budget 256MiB]
-//     [--ways edge,plain,mutual,stranger] [--flags=--queues,4] [--json FILE]
+//     [--ways edge,plain,mutual,stranger] [--json FILE]
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -114,7 +114,6 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   std::vector<std::string> ways = {"edge", "plain", "mutual", "stranger"};
   uint64_t budget = 256 << 20;
-  std::vector<std::string> flags;
   double seconds = 5;
   std::string path;
   app.add_option("attacks", names, "names of attacks; all by default");
@@ -126,8 +125,6 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(kWays));
   app.add_option("--budget", budget, "memory of the server; 0: its default")
       ->transform(CLI::AsSizeValue(false));
-  app.add_option("--flags", flags, "additional flags of the server")
-      ->delimiter(',');
   app.add_option("--json", path, "file for the results as JSON");
   CLI11_PARSE(app, argc, argv);
   for (const std::string& name : names) {
@@ -157,9 +154,8 @@ int main(int argc, char** argv) {
         continue;
       }
       if (way == Way::kPlain && attack.without_token) continue;
-      const Outcome outcome =
-          RunDuel(attack, {.budget = budget, .way = way, .flags = flags}, times,
-                  UsualCallers());
+      const Outcome outcome = RunDuel(attack, {.budget = budget, .way = way},
+                                      times, UsualCallers());
       Print(attack, name, outcome);
       json row = ToJson(outcome);
       row["attack"] = attack.name;
@@ -171,7 +167,6 @@ int main(int argc, char** argv) {
       if (path.empty()) continue;
       const json all = {{"cores", std::thread::hardware_concurrency()},
                         {"seconds", seconds},
-                        {"flags", flags},
                         {"rows", rows}};
       std::ofstream(path) << all.dump(1) << '\n';
     }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +14,6 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include "quantd/client.h"
 #include "tests/attack/socket.h"
@@ -87,7 +85,6 @@ std::vector<std::string> ServerCommand(const Setting& setting,
   if (setting.way == Way::kEdge) {
     command.insert(command.end(), {"--trusted-proxies", "127.0.0.1"});
   }
-  command.insert(command.end(), setting.flags.begin(), setting.flags.end());
   return command;
 }
 

@@ -31,8 +31,6 @@ enum class Way {
 struct Setting {
   size_t budget = 0;  // 0: the server's default
   Way way = Way::kPlain;
-  // Additional command-line flags of the server.
-  std::vector<std::string> flags = {};
 };
 
 // TLS files and a token for all servers of this process. They are made on first

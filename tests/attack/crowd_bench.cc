@@ -2,7 +2,7 @@
 // make one call after another.
 //
 //   crowd_bench [--clients 1,2,4,8,20] [--call 16MiB] [--budget 256MiB]
-//     [--attempts 1] [--seconds 10] [--secure] [--json FILE]
+//     [--attempts 1] [--seconds 10] [--json FILE]
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +26,6 @@ int main(int argc, char** argv) {
   uint64_t budget = 256 << 20;
   int attempts = 1;
   double seconds = 10;
-  bool secure = false;
   std::string path;
   app.add_option("--clients", crowds,
                  "numbers of clients, one server for each number")
@@ -39,15 +38,13 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seconds", seconds, "length of each measurement")
       ->capture_default_str();
-  app.add_flag("--secure", secure, "TLS, certificates and tokens");
   app.add_option("--json", path, "file for the results as JSON");
   CLI11_PARSE(app, argc, argv);
 
   const std::chrono::milliseconds time(static_cast<int64_t>(seconds * 1000));
   nlohmann::json rows = nlohmann::json::array();
   for (const int clients : crowds) {
-    AttackedServer server(
-        {.budget = budget, .way = secure ? Way::kMutual : Way::kPlain}, 0);
+    AttackedServer server({.budget = budget, .way = Way::kPlain}, 0);
     if (!server.running()) {
       std::cerr << "crowd_bench: the server did not start\n";
       return 1;
@@ -76,7 +73,6 @@ int main(int argc, char** argv) {
                     {"call_bytes", call_bytes},
                     {"budget_bytes", budget},
                     {"attempts", attempts},
-                    {"secure", secure},
                     {"served", score.served},
                     {"failed", score.failed},
                     {"fewest_served_to_one", score.fewest},

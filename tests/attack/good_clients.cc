@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <climits>
 #include <cstddef>
-#include <cstring>
-#include <optional>
 #include <thread>
 #include <utility>
 

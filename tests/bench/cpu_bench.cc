@@ -11,15 +11,13 @@
 //   cpu_bench --shapes PART [--only GLOB,GLOB] [--every N] [--runs] ...
 //
 // --matrix measures every cell of the support table with the last of the
-// threads and instruction sets, and writes PATH.json, PATH.txt and PATH.svg. It
-// exits with 1 if bytes differ. --shapes measures the same cells at tall, wide,
-// prime and grouped shapes, prints those below the fraction PART of the usual
-// speed, and exits with 1 if there are any. 0 threads means all cores. Without
-// --isa all instruction sets of the machine run; "best" means the last one.
+// threads and instruction sets, and writes PATH.json and PATH.txt. It exits
+// with 1 if bytes differ. --shapes measures the same cells at tall, wide, prime
+// and grouped shapes, prints those below the fraction PART of the usual speed,
+// and exits with 1 if there are any. 0 threads means all cores. Without --isa
+// all instruction sets of the machine run; "best" means the last one.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -38,7 +36,6 @@
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using quantd::Format;
 using quantd::Profile;
 using quantd::QuantizeOptions;
@@ -208,8 +205,8 @@ int main(int argc, char** argv) {
   app.add_option("--dump", flags.dump,
                  "Folder for the input and the output tensors");
   app.add_option("--matrix", flags.matrix,
-                 "Measure the whole support table, and write PATH.json, "
-                 "PATH.txt and PATH.svg");
+                 "Measure the whole support table, and write PATH.json and "
+                 "PATH.txt");
   app.add_option("--shapes", flags.shapes,
                  "Print shapes below this fraction of the usual speed");
   app.add_option("--every", flags.every,

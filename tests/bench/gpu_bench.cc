@@ -213,7 +213,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--matrix", options.matrix,
                  "measure every cell of the support table instead, at the "
-                 "first of --shapes, and write FILE.json, .txt and .svg");
+                 "first of --shapes, and write FILE.json and .txt");
   app.add_option("--every", options.every,
                  "measure only every Nth cell of the matrix")
       ->check(CLI::Range(1, 1000));

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <limits>
 #include <utility>
 
 #include "tests/bench/gpu_ceiling.h"

@@ -84,63 +84,37 @@ class Client {
     }
   }
 
-  // Makes `calls` calls, `in_flight` at a time, and appends the microseconds of
+  // Makes `calls` calls, one after the other, and appends the microseconds of
   // each. Returns false if one failed.
-  bool Run(const grpc::ByteBuffer& request, int calls, int in_flight,
+  bool Run(const grpc::ByteBuffer& request, int calls,
            std::vector<double>* latency) {
-    std::vector<std::unique_ptr<Exchange>> exchanges;
-    int started = 0;
-    for (; started < std::min(calls, in_flight); ++started) {
-      exchanges.push_back(std::make_unique<Exchange>());
-      Start(exchanges.back().get(), request);
-    }
-    bool fine = true;
-    for (int done = 0; done < started; ++done) {
+    for (int i = 0; i < calls; ++i) {
+      const auto start = Clock::now();
+      grpc::ClientContext context;
+      context.AddMetadata("quantd-request-bytes",
+                          std::to_string(request.Length()));
+      grpc::ByteBuffer reply;
+      grpc::Status status;
+      const auto reader = stub_->PrepareUnaryCall(
+          &context, "/quantd.v1.Quantd/Quantize", request, &queue_);
+      reader->StartCall();
+      reader->Finish(&reply, &status, nullptr);
       void* tag = nullptr;
       bool ok = false;
       queue_.Next(&tag, &ok);
-      auto* exchange = static_cast<Exchange*>(tag);
-      if (!exchange->status.ok()) {
-        if (fine) {
-          std::fprintf(stderr, "call failed: %s\n",
-                       exchange->status.error_message().c_str());
-        }
-        fine = false;
+      if (!status.ok()) {
+        std::fprintf(stderr, "call failed: %s\n",
+                     status.error_message().c_str());
+        return false;
       }
-      latency->push_back(std::chrono::duration<double, std::micro>(
-                             Clock::now() - exchange->start)
-                             .count());
-      if (started < calls && fine) {
-        ++started;
-        Start(exchange, request);
-      }
+      latency->push_back(
+          std::chrono::duration<double, std::micro>(Clock::now() - start)
+              .count());
     }
-    return fine;
+    return true;
   }
 
  private:
-  struct Exchange {
-    std::unique_ptr<grpc::ClientContext> context;
-    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
-    grpc::ByteBuffer reply;
-    grpc::Status status;
-    Clock::time_point start;
-  };
-
-  void Start(Exchange* exchange, const grpc::ByteBuffer& request) {
-    exchange->start = Clock::now();
-    exchange->reader.reset();
-    exchange->context = std::make_unique<grpc::ClientContext>();
-    exchange->context->AddMetadata("quantd-request-bytes",
-                                   std::to_string(request.Length()));
-    exchange->reply.Clear();
-    exchange->reader =
-        stub_->PrepareUnaryCall(exchange->context.get(),
-                                "/quantd.v1.Quantd/Quantize", request, &queue_);
-    exchange->reader->StartCall();
-    exchange->reader->Finish(&exchange->reply, &exchange->status, exchange);
-  }
-
   std::unique_ptr<grpc::GenericStub> stub_;
   grpc::CompletionQueue queue_;
 };
@@ -166,7 +140,7 @@ std::string Congestion() {
   return name;
 }
 
-bool Measure(Contender& contender, size_t size, int in_flight, bool keep) {
+bool Measure(Contender& contender, size_t size, bool keep) {
   const std::vector<grpc::Slice> slices = MakeRequest(kSizes[size].bytes);
   const grpc::ByteBuffer request(slices.data(), slices.size());
   const int calls =
@@ -176,7 +150,7 @@ bool Measure(Contender& contender, size_t size, int in_flight, bool keep) {
   const uint64_t faults = contender.server->MinorFaults();
   const double cpu = contender.server->CpuSeconds();
   const auto start = Clock::now();
-  if (!contender.client->Run(request, calls, in_flight, &latency)) {
+  if (!contender.client->Run(request, calls, &latency)) {
     std::fprintf(stderr, "%s failed at %s\n%s\n", contender.name.c_str(),
                  kSizes[size].name, contender.server->Log().c_str());
     return false;
@@ -223,23 +197,17 @@ int Run(int argc, char** argv) {
   CLI::App app("Compares unary RPCs of quantd with a raw gRPC echo.",
                "rpc_bench");
   int rounds = 7;
-  int in_flight = 1;
   std::string quantd = FindQuantd();
   std::string device = "cpu";
   std::string json_path;
   std::string port_file;
-  std::vector<std::string> extra;
   int echo_threads = 0;
   app.add_option("--rounds", rounds, "Interleaved rounds")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--in-flight", in_flight, "Number of calls in flight")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
   app.add_option("--quantd", quantd, "The server binary");
   app.add_option("--device", device, "The real device to measure")
       ->capture_default_str();
-  app.add_option("--server-arg", extra, "Additional arguments for quantd");
   app.add_option("--json", json_path, "File for the result");
   app.add_option("--echo", echo_threads,
                  "Run as the echo server with this many threads")
@@ -253,11 +221,9 @@ int Run(int argc, char** argv) {
   }
 
   const auto server = [&](const std::string& name) {
-    std::vector<std::string> command = {
-        quantd, "--listen", "127.0.0.1:0", "--device", name, "--drain-delay-ms",
-        "0"};
-    command.insert(command.end(), extra.begin(), extra.end());
-    return command;
+    return std::vector<std::string>{quantd,     "--listen", "127.0.0.1:0",
+                                    "--device", name,       "--drain-delay-ms",
+                                    "0"};
   };
   std::vector<Contender> contenders(3);
   const std::vector<std::string> commands[] = {
@@ -281,21 +247,20 @@ int Run(int argc, char** argv) {
       // Each contender is first in a round equally often.
       for (size_t i = 0; i < contenders.size(); ++i) {
         Contender& c = contenders[(i + std::max(round, 0)) % contenders.size()];
-        if (!Measure(c, s, in_flight, round >= 0)) return 1;
+        if (!Measure(c, s, round >= 0)) return 1;
       }
     }
   }
 
   Json result = {{"benchmark", "rpc"},
                  {"rounds", rounds},
-                 {"in_flight", in_flight},
                  {"cores", std::thread::hardware_concurrency()},
                  {"tcp_congestion_control", Congestion()},
                  {"device", device},
                  {"rows", Json::array()}};
-  std::printf("tcp congestion control: %s, %u cores, %d rounds, %d in flight\n",
-              Congestion().c_str(), std::thread::hardware_concurrency(), rounds,
-              in_flight);
+  std::printf("tcp congestion control: %s, %u cores, %d rounds\n",
+              Congestion().c_str(), std::thread::hardware_concurrency(),
+              rounds);
   Report(contenders, &result["rows"]);
   if (!json_path.empty()) {
     std::ofstream file(json_path);

@@ -16,7 +16,6 @@
 // JSON. It exits at the end of its input.
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <latch>

@@ -11,31 +11,6 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
 
-TEST(Retry, ResendsUnavailable) {
-  FakeServer server;
-  const auto client = Connect(server.target());
-  Input in({64, 1024});
-  server.Script({Failure(grpc::StatusCode::UNAVAILABLE),
-                 Failure(grpc::StatusCode::UNAVAILABLE)});
-  const auto result = client->Quantize(in.desc, in.data, Nvfp4());
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(result->attempts(), 3);
-  EXPECT_EQ(server.calls(), 3);
-}
-
-TEST(Retry, StopsAfterMaxAttempts) {
-  FakeServer server;
-  const auto client = Connect(server.target());
-  Input in({1, 16});
-  server.Script(std::vector<Scripted>(
-      9, Failure(grpc::StatusCode::UNAVAILABLE, "draining")));
-  const auto result = client->Quantize(in.desc, in.data, Nvfp4());
-  EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_EQ(server.calls(), 4);
-  EXPECT_EQ(GetAttempts(result.status()), 4);
-  EXPECT_TRUE(GetRetryHint(result.status()).has_value());
-}
-
 TEST(Retry, WaitsForThePushbackThenSucceeds) {
   FakeServer server;
   const auto client = Connect(server.target());

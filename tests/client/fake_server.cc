@@ -3,11 +3,11 @@
 #include <google/protobuf/any.pb.h>
 
 #include <cstring>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "proto/messages.h"
+#include "proto/wire.h"
 #include "quantd/plan.h"
 
 namespace quantd {
@@ -36,40 +36,23 @@ std::string RichStatus(const Scripted& script) {
   return out;
 }
 
-TensorDesc DescOf(const v1::Tensor& tensor) {
-  return {wire::FromProto(tensor.dtype()),
-          {tensor.shape().begin(), tensor.shape().end()},
-          tensor.flatten_axis()};
+// The plan of a request, as a server reads it.
+template <typename Request>
+absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(wire::Method method,
+                                                   const Request& request) {
+  const std::string bytes = request.SerializeAsString();
+  const std::string_view whole = bytes;
+  const auto parsed = wire::ParseRequest(method, {&whole, 1});
+  if (!parsed.ok()) return parsed.status();
+  return parsed->plan;
 }
 
-std::optional<std::vector<int64_t>> SplitsOf(bool present,
-                                             const v1::Splits& splits) {
-  if (!present) return std::nullopt;
-  return std::vector<int64_t>(splits.rows().begin(), splits.rows().end());
-}
-
-CopyForm FormOf(const v1::CopyForm& form) {
-  return {static_cast<Layout>(form.scale_layout()), form.compact_scales(),
-          form.row_scaled(), form.scale_256()};
-}
-
-template <typename Values>
-std::vector<float> ValuesOf(bool has_one, float one, const Values& values) {
-  if (has_one) return {one};
-  return {values.begin(), values.end()};
-}
+const grpc::Status kNoPlan(grpc::StatusCode::INTERNAL, "the fake cannot plan");
 
 template <typename Reply>
 void FillRefs(const Plan& plan, Reply* reply) {
   for (const TensorSpec& spec : plan.outputs()) {
-    v1::TensorRef* ref = reply->add_tensors();
-    ref->set_kind(wire::ToProto(spec.kind));
-    ref->set_dtype(wire::ToProto(spec.dtype));
-    ref->set_layout(wire::ToProto(spec.layout));
-    for (int64_t d : spec.shape) ref->add_shape(d);
-    ref->set_offset(spec.offset);
-    ref->set_size(spec.size);
-    for (size_t o : spec.group_offsets) ref->add_group_offsets(o);
+    *reply->add_tensors() = wire::ToProto(spec);
   }
   reply->set_request_id("fake-id");
 }
@@ -96,58 +79,6 @@ void Fill(const Plan& plan, const Request& request, Reply* reply) {
 }
 
 }  // namespace
-
-QuantizeOptions OptionsOf(const v1::QuantizeRequest& request) {
-  const v1::QuantizeOptions& r = request.options();
-  QuantizeOptions o;
-  o.format = static_cast<Format>(r.format());
-  o.usage = static_cast<Usage>(r.usage());
-  o.rht.rowwise = r.rht().rowwise();
-  o.rht.columnwise = r.rht().columnwise();
-  if (r.rht().dimension() != 0) {
-    o.rht.dimension = static_cast<int>(r.rht().dimension());
-  }
-  if (r.rht().has_sign_mask()) {
-    o.rht.sign_mask =
-        SignMaskFromBytes(r.rht().sign_mask(), o.rht.dimension).value();
-  }
-  o.non_finite = static_cast<NonFinite>(r.non_finite());
-  const v1::GivenAmax& amax = r.given_amax();
-  o.rowwise_amax =
-      ValuesOf(amax.has_rowwise(), amax.rowwise(), amax.rowwise_values());
-  o.columnwise_amax = ValuesOf(amax.has_columnwise(), amax.columnwise(),
-                               amax.columnwise_values());
-  o.form = FormOf(r.form());
-  o.rounding = static_cast<Rounding>(r.rounding());
-  o.stochastic = {r.stochastic().seed(), r.stochastic().seed_offset()};
-  o.shard = {r.shard().row_offset(), r.shard().column_offset(),
-             r.shard().total_columns()};
-  o.nvfp4.four_over_six = static_cast<FourOverSix>(r.four_over_six());
-  o.nvfp4.fast_error = r.fast_error();
-  if (r.has_amax_estimation_scale()) {
-    o.nvfp4.amax_estimation_scale = r.amax_estimation_scale();
-  }
-  o.fp8.epsilon = r.epsilon();
-  if (r.has_power_of_two()) o.fp8.power_of_two = r.power_of_two();
-  o.fp8.scale.assign(r.scale().begin(), r.scale().end());
-  if (r.has_history()) {
-    o.fp8.history =
-        HistoryOptions{{r.history().amax().begin(), r.history().amax().end()},
-                       static_cast<HistoryRule>(r.history().rule()),
-                       r.history().margin()};
-  }
-  if (r.has_scale_rule()) {
-    o.mx.scale_rule = static_cast<ScaleRule>(r.scale_rule());
-  }
-  o.splits = SplitsOf(r.has_splits(), r.splits());
-  o.partial_splits = r.splits().partial();
-  o.want_amax = r.amax();
-  o.dbias = r.dbias();
-  o.dbias_dtype = wire::FromProto(r.dbias_dtype());
-  o.statistics = r.statistics();
-  o.profile = static_cast<Profile>(r.profile());
-  return o;
-}
 
 FakeServer::FakeServer() {
   grpc::ServerBuilder builder;
@@ -259,11 +190,10 @@ grpc::Status FakeServer::Quantize(grpc::ServerContext* context,
     if (keep_requests_) requests_.push_back(*request);
   }
   if (!status.ok()) return status;
-  const auto plan =
-      MakeQuantizePlan(DescOf(request->tensor()), OptionsOf(*request));
-  if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
-  Fill(*plan, *request, reply);
-  if (std::get<QuantizeOptions>(plan->options()).statistics) {
+  const auto plan = PlanOf(wire::Method::kQuantize, *request);
+  if (!plan.ok()) return kNoPlan;
+  Fill(**plan, *request, reply);
+  if (request->options().statistics()) {
     v1::ErrorStatistics* s = reply->mutable_report()->mutable_columnwise();
     s->set_elements(7);
     s->set_clipped(2);
@@ -286,13 +216,14 @@ grpc::Status FakeServer::DescribeQuantize(grpc::ServerContext* context,
     last_request_ = *request;
   }
   if (!status.ok()) return status;
-  const auto plan =
-      MakeQuantizePlan(DescOf(request->tensor()), OptionsOf(*request));
-  if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
-  FillRefs(*plan, reply);
-  reply->set_input_bytes(plan->input_bytes());
-  reply->set_output_bytes(plan->output_bytes());
-  reply->set_scratch_bytes(plan->scratch_bytes());
+  const std::string bytes = request->SerializeAsString();
+  const std::string_view whole = bytes;
+  const auto plan = wire::ParseDescribeRequest({&whole, 1});
+  if (!plan.ok()) return kNoPlan;
+  FillRefs(**plan, reply);
+  reply->set_input_bytes((*plan)->input_bytes());
+  reply->set_output_bytes((*plan)->output_bytes());
+  reply->set_scratch_bytes((*plan)->scratch_bytes());
   if (script.spoil_description) script.spoil_description(reply);
   return grpc::Status::OK;
 }
@@ -307,28 +238,9 @@ grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
     last_dequantize_ = *request;
   }
   if (!status.ok()) return status;
-  const v1::DequantizeOptions& asked = request->options();
-  DequantizeOptions options;
-  options.format = static_cast<Format>(asked.format());
-  options.usage = static_cast<Usage>(asked.usage());
-  options.output = wire::FromProto(asked.output());
-  options.inverse_rht = asked.has_inverse_rht();
-  if (asked.inverse_rht().dimension() != 0) {
-    options.rht_dimension = static_cast<int>(asked.inverse_rht().dimension());
-  }
-  options.form = FormOf(asked.form());
-  options.splits = SplitsOf(asked.has_splits(), asked.splits());
-  options.partial_splits = asked.splits().partial();
-  options.profile = static_cast<Profile>(asked.profile());
-  const auto plan = MakeDequantizePlan(DescOf(request->tensor()), options);
-  size_t size = 0;
-  if (plan.ok()) {
-    for (const TensorSpec& spec : plan->inputs()) size += spec.size;
-  }
-  if (!plan.ok() || request->payload().size() != size) {
-    return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
-  }
-  Fill(*plan, *request, reply);
+  const auto plan = PlanOf(wire::Method::kDequantize, *request);
+  if (!plan.ok()) return kNoPlan;
+  Fill(**plan, *request, reply);
   return grpc::Status::OK;
 }
 
@@ -342,21 +254,9 @@ grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
     last_rht_amax_ = *request;
   }
   if (!status.ok()) return status;
-  const v1::RhtAmaxOptions& asked = request->options();
-  RhtAmaxOptions options;
-  options.rowwise = asked.rowwise();
-  options.rowwise_rht = asked.rowwise_rht();
-  options.columnwise = asked.columnwise();
-  options.columnwise_rht = asked.columnwise_rht();
-  if (asked.rht().dimension() != 0) {
-    options.rht_dimension = static_cast<int>(asked.rht().dimension());
-  }
-  options.domain = static_cast<AmaxDomain>(asked.domain());
-  options.splits = SplitsOf(asked.has_splits(), asked.splits());
-  options.partial_splits = asked.splits().partial();
-  const auto plan = MakeRhtAmaxPlan(DescOf(request->tensor()), options);
-  if (!plan.ok()) return {grpc::StatusCode::INTERNAL, "the fake cannot plan"};
-  Fill(*plan, *request, reply);
+  const auto plan = PlanOf(wire::Method::kRhtAmax, *request);
+  if (!plan.ok()) return kNoPlan;
+  Fill(**plan, *request, reply);
   return grpc::Status::OK;
 }
 

@@ -36,10 +36,6 @@ struct Scripted {
   std::function<void(v1::DescribeQuantizeReply*)> spoil_description;
 };
 
-// Converts every field of a request as quantd.proto defines it, independently
-// of the product's code.
-QuantizeOptions OptionsOf(const v1::QuantizeRequest& request);
-
 // Listens on a free loopback port. Every call takes the next script; without
 // one it succeeds. Successful replies have the parts that the plan demands.
 // Byte i of the payload is i % 251, but every amax is 1.

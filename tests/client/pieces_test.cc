@@ -2,15 +2,14 @@
 // be equal.
 #include "quantd/pieces.h"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string_view>
 
 #include "quantd/local.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/calls.h"
+#include "tests/client/two_ways.h"
 
 namespace quantd {
 namespace {
@@ -40,36 +39,11 @@ class Pieces : public testing::TestWithParam<const char*> {
     return pieces;
   }
 
-  struct Whole {
-    Whole(std::vector<int64_t> shape) : desc{DType::kF32, std::move(shape)} {
-      size_t count = 1;
-      for (const int64_t n : desc.shape) count *= static_cast<size_t>(n);
-      std::mt19937 random(static_cast<unsigned>(count));
-      std::normal_distribution<float> normal;
-      values.resize(count);
-      for (float& v : values) v = normal(random);
-      for (size_t i = 0; i < count; i += 997) values[i] *= 40;
-    }
-    absl::Span<const std::byte> bytes() const {
-      return {reinterpret_cast<const std::byte*>(values.data()),
-              values.size() * sizeof(float)};
-    }
-    TensorReader reader() const {
-      return [this](size_t offset, absl::Span<std::byte> to) {
-        std::memcpy(to.data(), bytes().data() + offset, to.size());
-        return absl::OkStatus();
-      };
-    }
-    TensorDesc desc;
-    std::vector<float> values;
-  };
-
-  static void ExpectSame(const Result& whole, const Result& joined) {
-    ASSERT_EQ(whole.parts().size(), joined.parts().size());
-    for (const TensorSpec& part : whole.parts()) {
-      EXPECT_TRUE(BytesEq(Name(part.kind), whole.bytes(part.kind),
-                          joined.bytes(part.kind)));
-    }
+  static TensorReader ReaderOf(const Whole& whole) {
+    return [&whole](size_t offset, absl::Span<std::byte> to) {
+      std::memcpy(to.data(), whole.bytes().data() + offset, to.size());
+      return absl::OkStatus();
+    };
   }
 
   // Quantizes and decodes in pieces, and compares both with one call.
@@ -79,12 +53,12 @@ class Pieces : public testing::TestWithParam<const char*> {
     PieceOptions pieces = Small();
     size_t told = 0;
     pieces.progress = [&](size_t bytes) { told += bytes; };
-    auto joined =
-        QuantizeInPieces(*client_, whole.desc, whole.reader(), options, pieces);
+    auto joined = QuantizeInPieces(*client_, whole.desc, ReaderOf(whole),
+                                   options, pieces);
     ASSERT_THAT(joined, IsOk());
     EXPECT_EQ(told, whole.bytes().size());
     EXPECT_GT(joined->attempts(), 1) << "it was not cut";
-    ExpectSame(*expected, *joined);
+    ExpectSameParts(*expected, *joined);
     const auto q =
         QuantizedTensor::FromResult(whole.desc, options, *std::move(joined));
     ASSERT_THAT(q, IsOk());
@@ -209,7 +183,7 @@ TEST_P(Pieces, StatisticsAddUp) {
   o.statistics = true;
   const auto one = client_->Quantize(whole.desc, whole.bytes(), o);
   const auto many =
-      QuantizeInPieces(*client_, whole.desc, whole.reader(), o, Small());
+      QuantizeInPieces(*client_, whole.desc, ReaderOf(whole), o, Small());
   ASSERT_THAT(one, IsOk());
   ASSERT_THAT(many, IsOk());
   const auto& a = one->statistics(Usage::kRowwise);
@@ -235,7 +209,7 @@ TEST_P(Pieces, ReportProgressOfBands) {
   };
   QuantizeOptions o = Of(Format::kMxfp8E4M3);
   const auto result =
-      QuantizeInPieces(*client, whole.desc, whole.reader(), o, pieces);
+      QuantizeInPieces(*client, whole.desc, ReaderOf(whole), o, pieces);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(told, whole.bytes().size());
   // A local client does not cut calls into bands, so it reports once.
@@ -252,10 +226,10 @@ TEST_P(Pieces, RhtAmaxEqualsOneCall) {
     o.domain = domain;
     const auto one = client_->RhtAmax(whole.desc, whole.bytes(), o);
     const auto many =
-        RhtAmaxInPieces(*client_, whole.desc, whole.reader(), o, Small());
+        RhtAmaxInPieces(*client_, whole.desc, ReaderOf(whole), o, Small());
     ASSERT_THAT(one, IsOk());
     ASSERT_THAT(many, IsOk());
-    ExpectSame(*one, *many);
+    ExpectSameParts(*one, *many);
   }
 }
 
@@ -263,7 +237,7 @@ TEST_P(Pieces, RefuseUnsupportedOptions) {
   Whole whole({600, 512});
   const auto field = [&](const QuantizeOptions& o) {
     const auto s =
-        QuantizeInPieces(*client_, whole.desc, whole.reader(), o, Small())
+        QuantizeInPieces(*client_, whole.desc, ReaderOf(whole), o, Small())
             .status();
     const auto violation = GetFieldViolation(s);
     return violation ? violation->field : s.ToString();
@@ -278,7 +252,7 @@ TEST_P(Pieces, RefuseUnsupportedOptions) {
   EXPECT_EQ(field(Of(Format::kNvfp4)), "payload");
   PieceOptions tiny;
   tiny.request_bytes = 1000;
-  EXPECT_THAT(QuantizeInPieces(*client_, whole.desc, whole.reader(),
+  EXPECT_THAT(QuantizeInPieces(*client_, whole.desc, ReaderOf(whole),
                                Of(Format::kNvfp4), tiny),
               StatusIs(absl::StatusCode::kResourceExhausted));
   // A failing input ends the call with its own error.

@@ -44,9 +44,7 @@
 inline bool __isGlobal(const void*) { return true; }
 
 inline uint32_t __float_as_uint(float v) { return std::bit_cast<uint32_t>(v); }
-inline int __float_as_int(float v) { return std::bit_cast<int>(v); }
 inline float __uint_as_float(uint32_t v) { return std::bit_cast<float>(v); }
-inline float __int_as_float(int v) { return std::bit_cast<float>(v); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
@@ -105,7 +103,6 @@ inline unsigned __vmaxu2(unsigned a, unsigned b) {
 inline unsigned __vimin3_u16x2(unsigned a, unsigned b, unsigned c) {
   return __vminu2(__vminu2(a, b), c);
 }
-inline int __vimin3_s32(int a, int b, int c) { return std::min({a, b, c}); }
 inline unsigned __viaddmin_u16x2(unsigned a, unsigned b, unsigned c) {
   const unsigned sum =
       OfHalves(a, b, [](uint16_t x, uint16_t y) { return x + y; });
@@ -210,20 +207,6 @@ T __reduce_add_sync(unsigned mask, T v) {
     }
     return sum;
   });
-}
-// Returns this lane alone: CUDA does not promise that lanes are converged.
-inline unsigned __activemask() { return 1u << ::emulation::Lane(); }
-template <typename T>
-unsigned __match_any_sync(unsigned mask, T v) {
-  return ::emulation::OfLanes<uint64_t>(
-      mask, static_cast<uint64_t>(v), [&](const uint64_t* all) {
-        uint64_t same = 0;
-        for (unsigned i = 0; i < 32; ++i) {
-          if (mask >> i & 1 && all[i] == static_cast<uint64_t>(v))
-            same |= 1u << i;
-        }
-        return same;
-      });
 }
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) {
   (void)__ballot_sync(mask, true);

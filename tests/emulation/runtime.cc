@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -287,10 +286,6 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {
-  std::memset(to, value, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   std::memset(to, value, bytes);
   return cudaSuccess;
 }

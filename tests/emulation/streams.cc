@@ -74,13 +74,6 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
   function(data);
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSynchronize() {
-  const std::lock_guard lock(emulation::streams_mutex);
-  for (const auto& [stream, seen] : emulation::streams) {
-    emulation::AddSeen(seen, &emulation::host_saw);
-  }
-  return cudaSuccess;
-}
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   emulation::SeeStream(stream);
   return cudaSuccess;

@@ -75,11 +75,12 @@ mkdir -p "$out"
 fuzz() {
   local target=$1 corpus=$programs/corpus/$1
   mkdir -p "$out/$target" "$corpus"
+  $here/words.py "$target" >"$out/$target.dict"
   # Hides what a server would print for its operator, for every input.
   local quiet=0
   [ "$target" != configuration ] || quiet=3
   "$programs/fuzz_$target" -max_total_time="$seconds" \
-    -dict="$here/dictionaries/$target.dict" -max_len=4096 -len_control=20 \
+    -dict="$out/$target.dict" -max_len=4096 -len_control=20 \
     -timeout=20 -rss_limit_mb=2048 -close_fd_mask=$quiet -print_final_stats=1 \
     -artifact_prefix="$out/finding-$target-" "$out/$target" "$corpus" \
     >"$out/$target.log" 2>&1 </dev/null || echo $? >"$out/$target.failed"

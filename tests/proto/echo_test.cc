@@ -255,6 +255,20 @@ TEST(Echo, EchoesSeedsOnlyForStochasticRounding) {
   EXPECT_EQ(reply.options().form().scale_layout(), v1::LAYOUT_LINEAR);
 }
 
+// One amax serves both directions, and the echo has it in the request's field.
+TEST(Echo, KeepsTheFieldOfAGivenAmax) {
+  v1::QuantizeRequest m = Quantize();
+  m.mutable_options()->set_usage(v1::USAGE_BOTH);
+  m.mutable_options()->mutable_given_amax()->set_columnwise(0);
+  v1::QuantizeReply reply;
+  ASSERT_TRUE(
+      reply.ParseFromString(ReplyHead(*PlanOf(m), {}, "", "") +
+                            std::string(PlanOf(m)->output_bytes(), 'p')));
+  EXPECT_FALSE(reply.options().given_amax().has_rowwise());
+  EXPECT_TRUE(reply.options().given_amax().has_columnwise());
+  EXPECT_FALSE(reply.options().has_rht());
+}
+
 TEST(Echo, ReportHasTheStatisticsOfTheJob) {
   JobReport job;
   job.saw_nan = true;

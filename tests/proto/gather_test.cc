@@ -1,8 +1,7 @@
 // Tests that Gather copies bytes to their offsets, however the message is cut
-// into slices, and that ReplyHead's bytes followed by the payload are a reply.
+// into slices.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <string>
 
 #include "proto/messages.h"
@@ -159,107 +158,6 @@ TEST(Gather, AcceptsTheRefsOfAQuantizeReply) {
                 payload.substr(out->offset, out->size));
     }
   }
-}
-
-template <typename Reply>
-Reply ReplyOf(const absl::StatusOr<Plan>& plan) {
-  Reply reply;
-  EXPECT_THAT(plan, IsOk());
-  JobReport report;
-  report.saw_inf = true;
-  const std::string payload = Bytes(plan->output_bytes());
-  EXPECT_TRUE(reply.ParseFromString(
-      ReplyHead(*plan, report, "cpu:0", "request 7") + payload));
-  EXPECT_EQ(reply.payload(), payload);
-  EXPECT_TRUE(reply.report().saw_inf());
-  EXPECT_FALSE(reply.report().saw_nan());
-  EXPECT_EQ(reply.report().device(), "cpu:0");
-  EXPECT_EQ(reply.request_id(), "request 7");
-  EXPECT_EQ(reply.tensors_size(), static_cast<int>(plan->outputs().size()));
-  for (int i = 0; i < reply.tensors_size(); ++i) {
-    const TensorSpec& spec = plan->outputs()[i];
-    const v1::TensorRef& ref = reply.tensors(i);
-    EXPECT_EQ(ref.kind(), ToProto(spec.kind));
-    EXPECT_EQ(ref.dtype(), ToProto(spec.dtype));
-    EXPECT_EQ(ref.layout(), v1::LAYOUT_LINEAR);
-    EXPECT_EQ(ref.offset(), spec.offset);
-    EXPECT_EQ(ref.size(), spec.size);
-    EXPECT_EQ(std::vector<int64_t>(ref.shape().begin(), ref.shape().end()),
-              spec.shape);
-  }
-  return reply;
-}
-
-TEST(ReplyHead, EchoesWhatDeterminesTheBytes) {
-  TensorDesc tensor;
-  tensor.dtype = DType::kF16;
-  tensor.shape = {2, 3, 32};
-  QuantizeOptions quantize;
-  quantize.format = Format::kNvfp4;
-  quantize.usage = Usage::kBoth;
-  quantize.non_finite = NonFinite::kPropagate;
-  quantize.rht.columnwise = true;
-  quantize.columnwise_amax = {0};
-  const auto q = ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
-  EXPECT_EQ(q.tensor().dtype(), v1::DTYPE_F16);
-  EXPECT_EQ(q.tensor().shape_size(), 3);
-  EXPECT_EQ(q.tensor().flatten_axis(), 2);
-  EXPECT_EQ(q.options().format(), v1::FORMAT_NVFP4);
-  EXPECT_EQ(q.options().usage(), v1::USAGE_BOTH);
-  EXPECT_EQ(q.options().non_finite(), v1::NON_FINITE_PROPAGATE);
-  EXPECT_FALSE(q.options().rht().rowwise());
-  EXPECT_TRUE(q.options().rht().columnwise());
-  EXPECT_EQ(q.options().rht().dimension(), 16u);
-  EXPECT_EQ(q.options().rht().sign_mask(), "\xE8\xD7");
-  EXPECT_FALSE(q.options().given_amax().has_rowwise());
-  EXPECT_TRUE(q.options().given_amax().has_columnwise());
-
-  quantize.rht = {};
-  const auto plain =
-      ReplyOf<v1::QuantizeReply>(MakeQuantizePlan(tensor, quantize));
-  EXPECT_FALSE(plain.options().has_rht());
-  // One amax serves both directions, and the echo has it in the field of the
-  // request.
-  EXPECT_FALSE(plain.options().given_amax().has_rowwise());
-  EXPECT_TRUE(plain.options().given_amax().has_columnwise());
-
-  DequantizeOptions dequantize;
-  dequantize.format = Format::kNvfp4;
-  dequantize.usage = Usage::kColumnwise;
-  dequantize.output = DType::kBF16;
-  dequantize.inverse_rht = true;
-  dequantize.sign_mask = SignMask{{0x1234, 0}};
-  const auto d =
-      ReplyOf<v1::DequantizeReply>(MakeDequantizePlan(tensor, dequantize));
-  EXPECT_EQ(d.options().format(), v1::FORMAT_NVFP4);
-  EXPECT_EQ(d.options().usage(), v1::USAGE_COLUMNWISE);
-  EXPECT_EQ(d.options().output(), v1::DTYPE_BF16);
-  EXPECT_EQ(d.options().inverse_rht().sign_mask(), "\x34\x12");
-
-  RhtAmaxOptions amax;
-  amax.rowwise = amax.columnwise_rht = true;
-  const auto a = ReplyOf<v1::RhtAmaxReply>(MakeRhtAmaxPlan(tensor, amax));
-  EXPECT_EQ(a.tensors_size(), 2);
-  EXPECT_TRUE(a.options().rowwise());
-  EXPECT_TRUE(a.options().columnwise_rht());
-  EXPECT_FALSE(a.options().rowwise_rht());
-  EXPECT_EQ(a.options().rht().dimension(), 16u);
-
-  ApplyRhtOptions apply;
-  apply.inverse = true;
-  const auto r = ReplyOf<v1::ApplyRhtReply>(MakeApplyRhtPlan(tensor, apply));
-  EXPECT_TRUE(r.options().inverse());
-  EXPECT_EQ(r.options().output(), v1::DTYPE_F16);
-  EXPECT_EQ(r.options().rht().dimension(), 16u);
-}
-
-TEST(ReplyHead, DescribesEmptyTensors) {
-  TensorDesc tensor;
-  tensor.dtype = DType::kF32;
-  tensor.shape = {0, 16};
-  const auto reply = ReplyOf<v1::ApplyRhtReply>(MakeApplyRhtPlan(tensor, {}));
-  EXPECT_EQ(reply.payload(), "");
-  EXPECT_EQ(reply.tensors(0).size(), 0u);
 }
 
 }  // namespace

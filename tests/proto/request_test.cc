@@ -14,28 +14,17 @@ namespace {
 TEST(ParseRequest, ReportsErrorsOfATensor) {
   EXPECT_WRONG(Quantize(), m.clear_tensor(), "tensor.dtype", "f32, f16 or bf16",
                "none");
-  EXPECT_WRONG(Quantize(), m.mutable_tensor()->set_dtype(v1::DTYPE_E4M3),
-               "tensor.dtype", "f32, f16 or bf16", "e4m3");
   EXPECT_WRONG(Quantize(),
                m.mutable_tensor()->set_dtype(static_cast<v1::DType>(77)),
                "tensor.dtype", "f32, f16 or bf16", "number 77");
-  EXPECT_WRONG(Quantize(), m.mutable_tensor()->clear_shape(), "tensor.shape",
-               "1 to 8 dimensions", "0 dimensions");
-  EXPECT_WRONG(Quantize(),
-               for (int i = 0; i < 7; ++i) m.mutable_tensor()->add_shape(1),
-               "tensor.shape", "1 to 8 dimensions", "9 dimensions");
   // These dimensions fit into the head's limit, so that the plan must refuse
   // them.
   EXPECT_WRONG(Quantize(),
                for (int i = 2; i < 60000; ++i) m.mutable_tensor()->add_shape(1),
                "tensor.shape", "1 to 8 dimensions", "60000 dimensions");
-  EXPECT_WRONG(Quantize(), m.mutable_tensor()->set_shape(0, -4), "tensor.shape",
-               "dimensions >= 0", "[-4, 32]");
   EXPECT_WRONG(Quantize(), m.mutable_tensor()->set_shape(0, int64_t{1} << 62),
                "tensor.shape", "at most 281474976710656 elements",
                "[4611686018427387904, 32]");
-  EXPECT_WRONG(Quantize(), m.mutable_tensor()->set_flatten_axis(2),
-               "tensor.flatten_axis", "1 to 1 (or -1 to -1)", "2");
   EXPECT_WRONG(Quantize(), m.mutable_tensor()->set_flatten_axis(INT32_MIN),
                "tensor.flatten_axis", "1 to 1 (or -1 to -1)", "-2147483648");
 }
@@ -46,30 +35,19 @@ constexpr char kFormatNames[] =
     "fp8_block_2d_e5m2 or fp8_channel_e4m3";
 
 TEST(ParseRequest, ReportsErrorsOfAnOption) {
-  EXPECT_WRONG(Quantize(), o.clear_format(), "format", kFormatNames, "none");
   EXPECT_WRONG(Quantize(), o.set_format(static_cast<v1::Format>(99)), "format",
                kFormatNames, "number 99");
   EXPECT_WRONG(Quantize(), o.set_usage(static_cast<v1::Usage>(-3)), "usage",
                "rowwise, columnwise, both or none", "number -3");
-  EXPECT_WRONG(Dequantize(), o.set_usage(v1::USAGE_BOTH), "usage",
-               "rowwise or columnwise", "both");
   EXPECT_WRONG(RhtAmax(), o.set_non_finite(static_cast<v1::NonFinite>(3)),
                "non_finite", "ignore, propagate or reject", "number 3");
   EXPECT_WRONG(Quantize(), o.set_non_finite(static_cast<v1::NonFinite>(9)),
                "non_finite", "ignore, propagate or reject", "number 9");
-  EXPECT_WRONG(Dequantize(), o.clear_output(), "output", "f32, f16 or bf16",
-               "none");
   EXPECT_WRONG(ApplyRht(), o.set_output(static_cast<v1::DType>(1000)), "output",
                "f32, f16 or bf16", "number 1000");
   EXPECT_WRONG(RhtAmax(), o.clear_rowwise_rht(),
                "rowwise, rowwise_rht, columnwise, columnwise_rht",
                "at least one of them", "none");
-  EXPECT_WRONG(Quantize(), o.mutable_given_amax()->set_rowwise(-1),
-               "given_amax.rowwise", "a finite number >= 0", "-1");
-  EXPECT_WRONG(Quantize(),
-               o.mutable_given_amax()->set_columnwise(
-                   std::numeric_limits<float>::infinity()),
-               "given_amax.columnwise", "a finite number >= 0", "inf");
   EXPECT_WRONG(Dequantize(), m.set_amax(-2), "amax", "a finite number >= 0",
                "-2");
   EXPECT_WRONG(Dequantize(),
@@ -78,20 +56,14 @@ TEST(ParseRequest, ReportsErrorsOfAnOption) {
 }
 
 TEST(ParseRequest, ReportsErrorsOfARotation) {
-  EXPECT_WRONG(Quantize(), o.mutable_rht()->set_dimension(48), "rht.dimension",
-               "16, 32, 64 or 128", "48");
   EXPECT_WRONG(Quantize(), o.mutable_rht()->set_dimension(UINT32_MAX),
                "rht.dimension", "16, 32, 64 or 128", "4294967295");
-  EXPECT_WRONG(ApplyRht(), o.mutable_rht()->set_dimension(17), "rht.dimension",
-               "16, 32, 64 or 128", "17");
   EXPECT_WRONG(RhtAmax(), o.mutable_rht()->set_sign_mask("abc"),
                "rht.sign_mask", "2 bytes (dimension 16)", "3 bytes");
   EXPECT_WRONG(Quantize(), o.mutable_rht()->set_sign_mask(""), "rht.sign_mask",
                "2 bytes (dimension 16)", "0 bytes");
   EXPECT_WRONG(Dequantize(), o.mutable_inverse_rht()->set_sign_mask("a"),
                "inverse_rht.sign_mask", "2 bytes (dimension 16)", "1 bytes");
-  EXPECT_WRONG(Dequantize(), o.mutable_inverse_rht()->set_dimension(65),
-               "inverse_rht.dimension", "16, 32, 64 or 128", "65");
   EXPECT_WRONG(Quantize(),
                (o.mutable_rht()->set_dimension(128),
                 o.mutable_rht()->set_sign_mask("\xE8\xD7")),

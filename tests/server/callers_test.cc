@@ -1,5 +1,4 @@
 // Tests of the effects of tokens and priorities on calls.
-#include <thread>
 
 #include "tests/client/temp_dir.h"
 #include "tests/server/http_client.h"
@@ -9,7 +8,6 @@ namespace quantd {
 namespace {
 
 using testing::HasSubstr;
-using v1::ErrorDetail;
 
 // The SHA-256 of "secret" and of "other".
 constexpr char kSecretHash[] =

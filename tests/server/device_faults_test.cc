@@ -311,23 +311,6 @@ TEST_F(DeviceFaultsTest, CallsBehindAHangMoveToAnotherDevice) {
   EXPECT_EQ(Health(), 1);
 }
 
-TEST_F(DeviceFaultsTest, DrainEndsDespiteAHangingDevice) {
-  options_.max_job = absl::Milliseconds(200);
-  options_.drain_timeout = absl::Seconds(60);
-  Start(1);
-  controls_[0]->Next(InjectedFault::kHang);
-  const RpcResult result = Call(channel_, Request());
-  EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE);
-  const absl::Time start = absl::Now();
-  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
-  std::printf("drained beside a hang in %.1f s\n",
-              absl::ToDoubleSeconds(absl::Now() - start));
-  EXPECT_TRUE(server_->stuck());
-  EXPECT_LT(absl::Now() - start, absl::Seconds(30));
-  controls_[0]->Heal();
-  server_.reset();
-}
-
 TEST_F(DeviceFaultsTest, FallbackDeviceServesWhileOthersAreLost) {
   options_.fallback = true;
   Start(1);

@@ -182,52 +182,6 @@ TEST_F(PressureTest, ReportsBusyAfterTheLongestWait) {
   EXPECT_TRUE(first->Finish().status.ok());
 }
 
-TEST_F(PressureTest, ReportsBusyAtOnceWhenTooManyWait) {
-  options_.memory_budget = 28 << 20;
-  options_.max_waiting = 1;
-  StartFake();
-  control_.Close();
-  auto first = StartCall(channel_, LargeRequest());
-  ASSERT_TRUE(control_.AwaitRunning(1));
-  // This message has arrived, so there is no memory to receive another one.
-  auto claims = StartCall(Dial(server_->address()), LargeRequest());
-  ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 1; }));
-  RpcCall waits(channel_, Declared(LargeRequest()));
-  ASSERT_TRUE(Eventually([&] { return server_->gate().waiting() == 2; }));
-  RpcCall refused(channel_, Declared(LargeRequest()));
-  ExpectBusy(refused.Finish());
-  EXPECT_EQ(server_->gate().waiting(), 2u);
-  claims->Cancel();
-  EXPECT_EQ(claims->Finish().status.error_code(), grpc::CANCELLED);
-  waits.Cancel();
-  EXPECT_EQ(waits.Finish().status.error_code(), grpc::CANCELLED);
-  EXPECT_TRUE(Eventually([&] { return server_->gate().waiting() == 0; }));
-  control_.Open();
-  EXPECT_TRUE(first->Receive().has_value());
-  EXPECT_TRUE(first->Finish().status.ok());
-}
-
-TEST_F(PressureTest, ServesWaitersWhenMemoryIsReleased) {
-  options_.memory_budget = 28 << 20;
-  StartFake();
-  std::vector<std::thread> threads;
-  std::atomic<int> served = 0;
-  for (int i = 0; i < 6; ++i) {
-    threads.emplace_back([&] {
-      // The server may ask a slow sender to retry while others wait.
-      const auto channel = Dial(server_->address());
-      EXPECT_TRUE(Eventually([&] {
-        const RpcResult result =
-            Call(channel, LargeRequest(), Declared(LargeRequest()));
-        if (result.status.ok()) ++served;
-        return result.pushback.empty();
-      }));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(served, 6);
-}
-
 TEST_F(PressureTest, ServesUndeclaredRequestsOneByOne) {
   options_.memory_budget = 28 << 20;  // a single reservation takes all of it
   StartFake();
@@ -251,41 +205,6 @@ TEST_F(PressureTest, EndsARequestThatNeverArrives) {
   EXPECT_EQ(result.status.error_code(), grpc::DEADLINE_EXCEEDED);
   ASSERT_TRUE(result.detail.has_value());
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_DEADLINE);
-}
-
-TEST_F(PressureTest, SlowSendersDoNotDelayOthers) {
-  StartFake();
-  // Connections that never send anything, or stop in the middle.
-  std::vector<int> sockets;
-  const std::string& address = server_->address();
-  for (int i = 0; i < 20; ++i) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons(static_cast<uint16_t>(
-        std::stoi(address.substr(address.rfind(':') + 1))));
-    ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-    const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    const size_t n = i % 3 == 0 ? 0 : i % 3 == 1 ? 10 : preface.size();
-    ASSERT_EQ(send(fd, preface.data(), n, 0), static_cast<ssize_t>(n));
-    sockets.push_back(fd);
-  }
-  // Calls that hold memory and send no bytes.
-  std::vector<std::unique_ptr<RpcCall>> silent;
-  for (int i = 0; i < 10; ++i) {
-    silent.push_back(std::make_unique<RpcCall>(
-        channel_, Declared(SmallRequest(), absl::Minutes(10))));
-  }
-  ASSERT_TRUE(Eventually([&] { return server_->calls().accepted() == 10; }));
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_TRUE(Call(Dial(address), SmallRequest(), Declared(SmallRequest()))
-                    .status.ok());
-  }
-  // All of these calls are still open.
-  EXPECT_TRUE(Eventually([&] { return server_->calls().accepted() == 10; }));
-  for (auto& call : silent) call->Cancel();
-  for (const int fd : sockets) close(fd);
 }
 
 TEST_F(PressureTest, InfoAndHealthReplyWhileTheServerIsBusy) {
@@ -360,40 +279,6 @@ TEST_F(DrainTest, CancelsUnfinishedCallsAtTheTimeout) {
   EXPECT_EQ(server_->gate().used(), 0u);
   EXPECT_NE(silent.Finish().status.error_code(), grpc::OK);
   server_.reset();
-}
-
-TEST_F(DrainTest, UnderLoadEveryCallSucceedsOrIsRefused) {
-  StartReal({"cpu:0", "cpu:1"});
-  std::atomic<int> served = 0;
-  std::atomic<int> unavailable = 0;
-  std::atomic<int> other = 0;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      auto channel = Dial(server_->address());
-      const std::string request =
-          QuantizeOnes(t % 2 ? 4 : 128).SerializeAsString();
-      while (true) {
-        const RpcResult result = Call(channel, request, Declared(request));
-        if (result.status.ok()) {
-          ++served;
-        } else if (result.status.error_code() == grpc::UNAVAILABLE) {
-          ++unavailable;
-          return;
-        } else {
-          ++other;
-          ADD_FAILURE() << result.status.error_code() << " "
-                        << result.status.error_message();
-          return;
-        }
-      }
-    });
-  }
-  EXPECT_TRUE(Eventually([&] { return served > 50; }));
-  EXPECT_TRUE(server_->Drain(absl::Milliseconds(50)));
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(unavailable, 4);
-  EXPECT_EQ(other, 0);
 }
 
 }  // namespace

@@ -244,17 +244,6 @@ TEST_F(OperatorTest, SighupReloadsFilesAndOtherSignalsDoNotKill) {
   EXPECT_EQ(server.WaitForExit(20), 0);
 }
 
-TEST_F(OperatorTest, OnlyASecondStopSignalCutsADrainShort) {
-  ServerProcess server(Quantd({"--drain-delay-ms", "1500"}));
-  ASSERT_TRUE(server.running()) << server.Log();
-  server.Signal(SIGTERM);
-  ASSERT_TRUE(Eventually([&] {
-    return server.Log().find("drain accepted") != std::string::npos;
-  })) << server.Log();
-  for (const int number : {SIGHUP, SIGUSR1, SIGUSR2}) server.Signal(number);
-  EXPECT_EQ(server.WaitForExit(20), 0);
-}
-
 TEST_F(OperatorTest, ExplainsAPortFileThatCannotBeWritten) {
   for (const auto& [path, reason] :
        {std::pair(At("absent/port"), "No such file or directory"),

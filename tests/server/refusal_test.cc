@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "tests/server/server_fixture.h"

@@ -38,56 +38,6 @@ TEST_F(ServiceTest, QuantizeReplyFollowsTheProto) {
             std::string(256 * 512, '\x77'));
 }
 
-TEST_F(ServiceTest, AllMethodsWorkWithStockStubs) {
-  auto stub = v1::Quantd::NewStub(channel_);
-  v1::QuantizeRequest quantize = QuantizeOnes(16);
-  v1::QuantizeReply quantized;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(stub->Quantize(&context, quantize, &quantized).ok());
-  }
-  v1::DequantizeRequest dequantize;
-  *dequantize.mutable_tensor() = quantize.tensor();
-  dequantize.mutable_options()->set_format(v1::FORMAT_NVFP4);
-  dequantize.mutable_options()->set_output(v1::DTYPE_BF16);
-  *dequantize.mutable_tensors() = quantized.tensors();
-  dequantize.set_payload(quantized.payload());
-  v1::DequantizeReply dequantized;
-  {
-    grpc::ClientContext context;
-    const grpc::Status s = stub->Dequantize(&context, dequantize, &dequantized);
-    ASSERT_TRUE(s.ok()) << s.error_message();
-  }
-  EXPECT_EQ(dequantized.payload(), quantize.payload());
-  v1::RhtAmaxRequest amax;
-  *amax.mutable_tensor() = quantize.tensor();
-  amax.mutable_options()->set_rowwise(true);
-  amax.set_payload(quantize.payload());
-  v1::RhtAmaxReply maxima;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(stub->RhtAmax(&context, amax, &maxima).ok());
-  }
-  EXPECT_EQ(maxima.payload(), std::string("\x00\x00\x80\x3f", 4));
-  v1::ApplyRhtRequest rotate;
-  *rotate.mutable_tensor() = quantize.tensor();
-  rotate.set_payload(quantize.payload());
-  v1::ApplyRhtReply rotated;
-  {
-    grpc::ClientContext context;
-    ASSERT_TRUE(stub->ApplyRht(&context, rotate, &rotated).ok());
-  }
-  EXPECT_EQ(rotated.payload().size(), quantize.payload().size());
-}
-
-TEST_F(ServiceTest, QuantizesEmptyAndLargeTensors) {
-  for (const int64_t rows : {0, 1, 16, 33, 4096}) {
-    const RpcResult result =
-        Call(channel_, QuantizeOnes(rows).SerializeAsString());
-    EXPECT_TRUE(result.status.ok()) << rows << result.status.error_message();
-  }
-}
-
 TEST_F(ServiceTest, ServesReflectionAndHealth) {
   const RpcOptions options;
   RpcCall reflection(
@@ -247,32 +197,6 @@ TEST_F(LimitTest, DoesNotRevealTheFaultWithoutADevice) {
   EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_NO_DEVICE);
   EXPECT_EQ(result.status.error_message().find('/'), std::string::npos);
   EXPECT_EQ(result.status.error_message().find("0x"), std::string::npos);
-}
-
-TEST(StartTest, ExplainsWhyItCannotServe) {
-  ConfigureLog(LogLevel::kOff, LogFormat::kText);
-  ServerOptions options;
-  options.devices = {"cpu"};
-  options.memory_budget = 64 << 20;
-  options.listen = "0.0.0.0:0";
-  EXPECT_THAT(Server::Start(options),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-  options.listen = "nonsense";
-  EXPECT_THAT(Server::Start(options),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-  options.listen = "127.0.0.1:0";
-  options.devices = {"tpu"};
-  EXPECT_THAT(Server::Start(options),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-  options.devices = {"cpu"};
-  auto first = Server::Start(options);
-  ASSERT_THAT(first, IsOk());
-  options.listen = (*first)->address();
-  EXPECT_THAT(Server::Start(options), StatusIs(absl::StatusCode::kUnavailable));
-  // With `insecure` an operator declares that the network is trusted.
-  options.listen = "0.0.0.0:0";
-  options.insecure = true;
-  EXPECT_THAT(Server::Start(options), IsOk());
 }
 
 }  // namespace

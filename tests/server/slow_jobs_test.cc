@@ -1,7 +1,6 @@
 // Tests of jobs that take long but make progress, and of jobs that make none.
 #include <gtest/gtest.h>
 
-#include <string>
 #include <thread>
 #include <vector>
 

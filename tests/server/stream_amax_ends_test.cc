@@ -133,26 +133,6 @@ TEST_F(StreamAmaxTest, CanBeCancelledOrExpireAtEveryStep) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
-TEST_F(StreamAmaxTest, DrainLetsItFinish) {
-  StartFake();
-  auto call = Await(64);
-  std::thread drain([&] { EXPECT_TRUE(server_->Drain(absl::ZeroDuration())); });
-  EXPECT_TRUE(Eventually([&] { return server_->calls().draining(); }));
-  EXPECT_TRUE(call->Send(Rowwise(3).SerializeAsString()));
-  EXPECT_TRUE(call->HalfClose());
-  EXPECT_TRUE(End(call.get()).status.ok());
-  drain.join();
-}
-
-TEST_F(StreamAmaxTest, DrainTimeoutEndsIt) {
-  options_.drain_timeout = absl::Milliseconds(200);
-  StartFake();
-  auto call = Await(64);
-  EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
-  EXPECT_FALSE(call->Finish().status.ok());
-  server_.reset();
-}
-
 // There are more maxima than the connection buffers for a stream that is not
 // read. The stream's memory is released before its error is sent.
 TEST_F(StreamAmaxTest, EndsAStreamThatDoesNotReadItsMaxima) {
@@ -192,18 +172,6 @@ TEST_F(StreamAmaxTest, RefusesATooLongReducedAmax) {
   const RpcResult result = End(call.get());
   EXPECT_FALSE(result.status.ok());
   EXPECT_TRUE(UsedBecomes(0));
-}
-
-TEST_F(StreamAmaxTest, ReportsADeviceFault) {
-  StartFake();
-  control_.Fail(absl::InternalError("broken"));
-  auto call = Open(64);
-  const RpcResult result = End(call.get());
-  EXPECT_TRUE(result.status.error_code() == grpc::UNAVAILABLE ||
-              result.status.error_code() == grpc::INTERNAL)
-      << result.status.error_message();
-  EXPECT_TRUE(UsedBecomes(0));
-  control_.Fail(absl::OkStatus());
 }
 
 }  // namespace

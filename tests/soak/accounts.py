@@ -88,7 +88,7 @@ def series(points, name, field):
 
 
 def watched(points):
-    return [n for n in points[0] if n not in ("at", "served")] if points else []
+    return [n for n in points[0] if n != "at"] if points else []
 
 
 def second_half(values):

@@ -317,7 +317,9 @@ def main():
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("--times", type=int, default=1)
     arguments = parser.parse_args()
-    faults = tomllib.loads((HERE / "faults.toml").read_text())
+    defaults = {"sign": "none", "failed": 0}
+    faults = {name: defaults | fault for name, fault in
+              tomllib.loads((HERE / "faults.toml").read_text()).items()}
     if arguments.list:
         for name, fault in faults.items():
             print(f"{name:34} {fault['class']:12} {fault['what']}")

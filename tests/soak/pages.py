@@ -97,17 +97,12 @@ def fault_page(result):
 
 
 def compact(result):
-    """Returns JSON with one line for each sample, with fewer samples."""
-    every = -(-len(result["samples"]) // 150)
-    result = {**result, "samples": result["samples"][::every]}
-    big = ("samples", "quiet")
-    head = json.dumps({k: v for k, v in result.items() if k not in big},
+    """Returns JSON with one line for each pause."""
+    head = json.dumps({k: v for k, v in result.items() if k != "quiet"},
                       indent=1)
-    parts = [",\n".join(f'  {json.dumps(p, separators=(",", ":"))}'
-                        for p in result[name]) for name in big]
-    tail = ",\n".join(f' "{name}": [\n{part}\n ]'
-                      for name, part in zip(big, parts))
-    return head.removesuffix("\n}") + ",\n" + tail + "\n}\n"
+    pauses = ",\n".join(f'  {json.dumps(p, separators=(",", ":"))}'
+                        for p in result["quiet"])
+    return head.removesuffix("\n}") + f',\n "quiet": [\n{pauses}\n ]\n}}\n'
 
 
 def soak_sums(result):
@@ -186,10 +181,6 @@ def soak_page(result):
             ", ".join(str(p[field]) for p in some)
             for field in ("descriptors", "threads")) + " |")
     lines += [""]
-    for file in ("memory_servers", "memory_clients", "descriptors", "threads",
-                 "calls"):
-        lines.append(f"![{file.replace('_', ' of ')}]({file}.svg)")
-        lines.append("")
     if result["complaints"]:
         lines += ["Not accepted:", ""]
         lines += [f"- {text}" for text in result["complaints"]] + [""]

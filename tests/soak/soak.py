@@ -14,7 +14,6 @@ import tempfile
 import time
 
 import pages
-import plots
 from accounts import disagreements, growth, uneven
 from callers import Caller, read_counts, total
 from chaos import FAULTS, Chaos
@@ -23,7 +22,6 @@ from relay import Relay
 from servers import ROOT, Build, Server, stop_all
 
 MOST_HOURS = 24 * 14
-SAMPLES = 500
 PEAKS = 4  # resident memory may grow by this factor of the accepted growth
 
 
@@ -40,7 +38,7 @@ class Soak:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quantd_soak."))
         self.disk = self.step = self.relay = self.sink = None
         self.callers, self.victims, self.retired = {}, [], []
-        self.samples, self.quiet, self.said = [], [], []
+        self.quiet, self.said = [], []
         self.begun = time.monotonic()
         self.servers, self.chaos = {}, None
 
@@ -124,16 +122,10 @@ class Soak:
     def run(self):
         self.prepare()
         period = min(60.0, max(8.0, self.seconds / 12))
-        every = max(0.5, self.seconds / SAMPLES)
         end = self.begun + self.seconds
-        next_sample = next_quiet = 0.0
         next_quiet = self.begun + period
         while time.monotonic() < end:
-            now = time.monotonic()
-            if now >= next_sample:
-                self.samples.append(self.look())
-                next_sample = now + every
-            if now >= next_quiet:
+            if time.monotonic() >= next_quiet:
                 self.rest()
                 next_quiet += period
             self.chaos.step()
@@ -159,9 +151,6 @@ class Soak:
             found[name] = self.servers[name].sample()
         for name, caller in self.callers.items():
             found["client " + name] = caller.sample()
-        found["served"] = sum(
-            kind["right"] for caller in self.callers.values()
-            for kind in caller.counts().values())
         return found
 
     def rest(self):
@@ -270,8 +259,7 @@ class Soak:
             "seed": self.chaos.seed, "faults": self.chaos.done,
             "not_here": self.chaos.missing, "growth_kib": grown,
             "most_growth_kib": most, "clients": clients,
-            "complaints": self.said, "quiet": self.quiet,
-            "samples": self.samples}
+            "complaints": self.said, "quiet": self.quiet}
 
     def close(self):
         for victim in self.victims:
@@ -293,7 +281,7 @@ def main():
     parser.add_argument("--build", default=str(ROOT / "build/cpu"))
     parser.add_argument("--device", help="device of the main server")
     parser.add_argument("--results", type=pathlib.Path,
-                        help="folder for soak.json, SOAK.md and plots")
+                        help="folder for soak.json and SOAK.md")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pace", type=float, default=1,
                         help="factor of pauses between calls; with 1 about "
@@ -313,7 +301,6 @@ def main():
         soak.close()
     if arguments.results:
         arguments.results.mkdir(parents=True, exist_ok=True)
-        plots.write(result, arguments.results)
         (arguments.results / "SOAK.md").write_text(pages.soak_page(result))
         (arguments.results / "soak.json").write_text(pages.compact(result))
     print(pages.soak_summary(result))

@@ -30,16 +30,10 @@ NonFinite NonFiniteOf(Policy p) {
   return NonFinite::kIgnore;
 }
 
-TensorDesc Describe(DType dtype, int64_t rows, int64_t cols,
-                    const Shape* shape) {
+TensorDesc Describe(DType dtype, int64_t rows, int64_t cols) {
   TensorDesc tensor;
   tensor.dtype = dtype;
-  if (shape) {
-    tensor.shape = shape->dims;
-    tensor.flatten_axis = shape->flatten_axis;
-  } else {
-    tensor.shape = {rows, cols};
-  }
+  tensor.shape = {rows, cols};
   return tensor;
 }
 
@@ -214,11 +208,9 @@ absl::StatusOr<Device> Device::Open(const Target& target,
 }
 
 absl::StatusOr<oracle::Quantized> Device::Quantize(
-    const oracle::QuantizeSpec& spec, const oracle::Bytes& input,
-    const Shape* shape) {
+    const oracle::QuantizeSpec& spec, const oracle::Bytes& input) {
   auto plan = MakeQuantizePlan(
-      Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape),
-      OptionsOf(spec));
+      Describe(DTypeOf(spec.element), spec.rows, spec.cols), OptionsOf(spec));
   if (!plan.ok()) return plan.status();
   auto reply = RunPlan(*backend_, *plan, {input});
   oracle::Quantized out;
@@ -260,8 +252,7 @@ absl::StatusOr<oracle::Quantized> Device::Quantize(
 }
 
 absl::StatusOr<oracle::Bytes> Device::Dequantize(
-    const oracle::DequantizeSpec& spec, const oracle::Copy& copy,
-    const Shape* shape) {
+    const oracle::DequantizeSpec& spec, const oracle::Copy& copy) {
   DequantizeOptions options;
   options.format = static_cast<Format>(spec.format);
   options.profile = static_cast<Profile>(spec.profile);
@@ -279,7 +270,7 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
   auto plan = MakeDequantizePlan(
       Describe(spec.profile == oracle::Profile::kTe ? DType::kUnspecified
                                                     : DTypeOf(spec.made_of),
-               spec.rows, spec.cols, shape),
+               spec.rows, spec.cols),
       options);
   if (!plan.ok()) return plan.status();
   std::vector<oracle::Bytes> inputs = {copy.data, copy.scale};
@@ -297,8 +288,7 @@ absl::StatusOr<oracle::Bytes> Device::Dequantize(
 
 absl::StatusOr<oracle::Amaxes> Device::RhtAmax(const oracle::AmaxSpec& spec,
                                                const AmaxFlags& flags,
-                                               const oracle::Bytes& input,
-                                               const Shape* shape) {
+                                               const oracle::Bytes& input) {
   RhtAmaxOptions options;
   options.rowwise = flags.row;
   options.rowwise_rht = flags.row_rotated;
@@ -313,7 +303,7 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(const oracle::AmaxSpec& spec,
   options.splits = SplitsOf(spec.splits);
   options.partial_splits = Partial(spec);
   auto plan = MakeRhtAmaxPlan(
-      Describe(DTypeOf(spec.element), spec.rows, spec.cols, shape), options);
+      Describe(DTypeOf(spec.element), spec.rows, spec.cols), options);
   if (!plan.ok()) return plan.status();
   auto reply = RunPlan(*backend_, *plan, {input});
   oracle::Amaxes out;
@@ -335,7 +325,7 @@ absl::StatusOr<oracle::Amaxes> Device::RhtAmax(const oracle::AmaxSpec& spec,
 }
 
 absl::StatusOr<oracle::Bytes> Device::ApplyRht(
-    Element e, std::optional<Element> output, const Shape& shape,
+    Element e, std::optional<Element> output, int64_t rows, int64_t cols,
     const oracle::Mask& mask, bool inverse, const oracle::Bytes& input,
     int dimension) {
   ApplyRhtOptions options;
@@ -343,7 +333,7 @@ absl::StatusOr<oracle::Bytes> Device::ApplyRht(
   options.rht_dimension = dimension;
   if (output) options.output = DTypeOf(*output);
   options.sign_mask = MaskOf(mask);
-  auto plan = MakeApplyRhtPlan(Describe(DTypeOf(e), 0, 0, &shape), options);
+  auto plan = MakeApplyRhtPlan(Describe(DTypeOf(e), rows, cols), options);
   if (!plan.ok()) return plan.status();
   auto reply = RunPlan(*backend_, *plan, {input});
   if (!reply.ok()) return reply.status();

@@ -54,24 +54,20 @@ class Device {
   // The report of the last job that ran.
   const JobReport& report() const { return report_; }
 
-  // `shape` must stand for spec.rows x spec.cols, which is also its default.
   // `rejected` is set for INVALID_ARGUMENT on "payload"; other errors are
   // returned.
   absl::StatusOr<oracle::Quantized> Quantize(const oracle::QuantizeSpec& spec,
-                                             const oracle::Bytes& input,
-                                             const Shape* shape = nullptr);
+                                             const oracle::Bytes& input);
   absl::StatusOr<oracle::Bytes> Dequantize(const oracle::DequantizeSpec& spec,
-                                           const oracle::Copy& copy,
-                                           const Shape* shape = nullptr);
+                                           const oracle::Copy& copy);
   // Maxima that were not asked for are empty.
   absl::StatusOr<oracle::Amaxes> RhtAmax(const oracle::AmaxSpec& spec,
                                          const AmaxFlags& flags,
-                                         const oracle::Bytes& input,
-                                         const Shape* shape = nullptr);
+                                         const oracle::Bytes& input);
   // Without `output` the result has the input's type.
   absl::StatusOr<oracle::Bytes> ApplyRht(oracle::Element e,
                                          std::optional<oracle::Element> output,
-                                         const Shape& shape,
+                                         int64_t rows, int64_t cols,
                                          const oracle::Mask& mask, bool inverse,
                                          const oracle::Bytes& input,
                                          int dimension = 16);

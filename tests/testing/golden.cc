@@ -1,6 +1,5 @@
 #include "tests/testing/golden.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <sstream>

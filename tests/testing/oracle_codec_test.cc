@@ -150,20 +150,6 @@ TEST(OracleCodecTest, ScalesOfTensorsAndBlocks) {
   EXPECT_EQ(BitsOf(oracle::LargestFinite(Element::kF32)), 0x7F7FFFFFu);
 }
 
-TEST(OracleCodecTest, Histories) {
-  EXPECT_EQ(oracle::NextScale({{5, .5f, 9, 2}}, Code::kE4m3, 1), 448.0f / 9);
-  EXPECT_EQ(oracle::NextScale({{5, .5f, 9, 2}, true}, Code::kE4m3, 1),
-            448.0f / 5);
-  EXPECT_THAT(oracle::Roll({5, .5f, 9, 2}), ElementsAre(0, 9, 2, 5));
-  EXPECT_THAT(oracle::Roll({5}), ElementsAre(0));
-  EXPECT_EQ(oracle::NextScale({{NAN, 2}}, Code::kE5m2, 3), 28672.0f);
-  EXPECT_EQ(oracle::NextScale({{NAN, 2}, true}, Code::kE5m2, 3), 3.0f);
-  EXPECT_EQ(oracle::NextScale({{1, INFINITY}}, Code::kE5m2, 3), 3.0f);
-  EXPECT_EQ(oracle::NextScale({{7}, false, -127}, Code::kE5m2, 3),
-            oracle::kMax);
-  EXPECT_EQ(oracle::NextScale({{448}, false, 127}, Code::kE4m3, 3), 0x1p-127f);
-}
-
 TEST(OracleCodecTest, RotationsOfEveryDimension) {
   for (int n : {16, 32, 64, 128}) {
     for (uint64_t turn = 0; turn < 50; ++turn) {
@@ -196,32 +182,6 @@ TEST(OracleCodecTest, RotationsOfEveryDimension) {
   for (int j = 0; j < 128; ++j) {
     const bool odd = std::popcount(100u & static_cast<unsigned>(j)) % 2 == 1;
     EXPECT_EQ(BitsOf(unit[j]), odd ? 0x3DB504F3u : 0xBDB504F3u);
-  }
-}
-
-// A value between two codes is rounded up for 256 f of the 256 random bytes,
-// where f is its distance from the lower code in steps.
-TEST(OracleCodecTest, StochasticRoundingIsUnbiasedOnItsGrid) {
-  for (int code = 0; code < 7; ++code) {
-    const float low = oracle::E2m1Value(code);
-    const float step = oracle::E2m1Value(code + 1) - low;
-    for (int part = 0; part < 256; ++part) {
-      const float v = low + step * part / 256;
-      int ups = 0;
-      for (int byte = 0; byte < 256; ++byte) {
-        const int got = oracle::StochasticE2m1Code(v, byte);
-        ASSERT_TRUE(got == code || got == code + 1) << v << " " << byte;
-        ups += got == code + 1;
-        ASSERT_EQ(oracle::StochasticE2m1Code(-v, byte), got | 8);
-      }
-      ASSERT_EQ(ups, part) << v;
-    }
-  }
-  for (int byte : {0, 128, 255}) {
-    EXPECT_EQ(oracle::StochasticE2m1Code(6.5f, byte), 7);
-    EXPECT_EQ(oracle::StochasticE2m1Code(-INFINITY, byte), 15);
-    EXPECT_EQ(oracle::StochasticE2m1Code(-NAN, byte), 7);
-    EXPECT_EQ(oracle::StochasticE2m1Code(-0.0f, byte), 8);
   }
 }
 

@@ -131,38 +131,6 @@ TEST(OracleStatisticsTest, AnyMagnitude) {
   }
 }
 
-// Sums of runs depend neither on their order nor on their grouping.
-TEST(OracleStatisticsTest, TalliesAreIndependentOfOrder) {
-  const auto x = oracle::Values(
-      Element::kF32, MakeTensor(Element::kF32, 4096, Flavor::kSpread, 1));
-  oracle::Tally forward;
-  oracle::Tally backward;
-  oracle::Tally halves[2];
-  const size_t runs = x.size() / oracle::kRun;
-  const auto add = [&](size_t run, oracle::Tally* to) {
-    const auto first = x.begin() + static_cast<ptrdiff_t>(run * oracle::kRun);
-    const std::vector<float> v(first, first + oracle::kRun);
-    std::vector<float> d = v;
-    for (float& value : d) value /= 2;
-    to->Add(oracle::Code::kE4m3, v, v, d);
-  };
-  for (size_t i = 0; i < runs; ++i) {
-    add(i, &forward);
-    add(runs - 1 - i, &backward);
-    add(i, &halves[i % 2]);
-  }
-  halves[0].Add(halves[1]);
-  const auto want = forward.Result();
-  for (const auto& got : {backward.Result(), halves[0].Result()}) {
-    EXPECT_EQ(got.signal, want.signal);
-    EXPECT_EQ(got.noise, want.noise);
-    EXPECT_EQ(got.elements, want.elements);
-    EXPECT_EQ(got.clipped, want.clipped);
-    EXPECT_EQ(got.flushed, want.flushed);
-    EXPECT_EQ(got.max_error, want.max_error);
-  }
-}
-
 // Compares with sums of integers, which are rounded once at the end: ties, and
 // near-ties that a much smaller term decides.
 TEST(OracleStatisticsTest, ExactSumsAreRoundedOnce) {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -95,74 +94,6 @@ TEST(OracleTest, CodesOfE2m1) {
                 {-0.2f, 8}, {7.0f, 7},  {-1e9f, 15}, {NAN, 7},
                 {-NAN, 7},  {0.26f, 1}, {5.1f, 7},   {INFINITY, 7}};
   for (const auto& c : kCases) EXPECT_EQ(oracle::E2m1Code(c.x), c.code) << c.x;
-}
-
-// The specification fixes the order of additions; the result approximates the
-// exact sum.
-TEST(OracleTest, ButterflyIsTheExactSumWhereTheSpreadIsSmall) {
-  int64_t wide = 0;
-  for (uint64_t b = 0; b < 20000; ++b) {
-    const Flavor flavor = b % 2 ? Flavor::kSpread : Flavor::kGaussian;
-    const auto x = oracle::Values(Element::kBF16,
-                                  MakeTensor(Element::kBF16, 16, flavor, b));
-    float smallest = INFINITY;
-    float largest = 0;
-    for (float v : x) {
-      largest = std::max(largest, std::fabs(v));
-      if (v != 0) smallest = std::min(smallest, std::fabs(v));
-    }
-    // Scaling by 1/4 must be exact, and nothing may overflow.
-    if (smallest < 0x1p-100f || largest > 0x1p100f) continue;
-    const auto mask = static_cast<uint16_t>(Mix(b));
-    auto y = x;
-    oracle::Rotate(y.data(), mask);
-    const auto exact = oracle::RotateExactly(x.data(), mask);
-    for (int i = 0; i < 16; ++i) {
-      if (largest <= smallest * 0x1p12f) {
-        ASSERT_EQ(y[i], exact[i]) << "block " << b << " element " << i;
-      } else {
-        ++wide;
-        ASSERT_NEAR(y[i], exact[i], largest * 0x1p-20f) << "block " << b;
-      }
-    }
-    oracle::RotateBack(y.data(), mask);
-    for (int i = 0; i < 16; ++i) {
-      ASSERT_NEAR(y[i], x[i], largest * 0x1p-20f) << "block " << b;
-    }
-  }
-  EXPECT_GT(wide, 1000);
-}
-
-TEST(OracleTest, TensorsContainTheValuesOfTheirFlavor) {
-  for (Element e : {Element::kF32, Element::kF16, Element::kBF16}) {
-    for (Flavor f : kFlavors) {
-      const auto x = oracle::Values(e, MakeTensor(e, 4096, f, 1));
-      const bool finite = std::all_of(x.begin(), x.end(),
-                                      [](float v) { return std::isfinite(v); });
-      EXPECT_EQ(finite, f != Flavor::kNonFinite && f != Flavor::kRaw)
-          << Name(f);
-      EXPECT_NE(MakeTensor(e, 4096, f, 1), MakeTensor(e, 4096, f, 2));
-      if (f == Flavor::kNonFinite) {
-        EXPECT_TRUE(std::isnan(x[3]));
-        EXPECT_EQ(x[17], INFINITY);
-      }
-      if (f == Flavor::kNasty) {
-        EXPECT_TRUE(std::any_of(x.begin(), x.end(), [](float v) {
-          return v == 0 && std::signbit(v);
-        }));
-      }
-    }
-  }
-}
-
-TEST(OracleTest, ShapesMatchTheirMatrices) {
-  int64_t whole = 0;
-  for (const auto& s : WholeShapes()) {
-    EXPECT_EQ(s.cols % 16, 0) << ToString(s);
-    whole += s.rows * s.cols;
-  }
-  EXPECT_GE(whole, 200000);
-  for (const auto& s : RaggedShapes()) EXPECT_NE(s.cols % 16, 0);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "fmt/format.h"
 #include "tests/testing/lendable.h"

@@ -1,7 +1,6 @@
 #include "tests/testing/tensors.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -217,51 +216,6 @@ oracle::Bytes MakeTensor(Element e, int64_t count, Flavor flavor,
     values[i] = std::isfinite(v) ? std::clamp(v, -Largest(e), Largest(e)) : v;
   }
   return oracle::FromValues(e, values);
-}
-
-std::string ToString(const Shape& shape) {
-  return fmt::format("[{}]@{} = {}x{}", fmt::join(shape.dims, ","),
-                     shape.flatten_axis, shape.rows, shape.cols);
-}
-
-const std::vector<Shape>& WholeShapes() {
-  static const auto& shapes = *new std::vector<Shape>{
-      {{1, 16}, 1, 1, 16},
-      {{1, 1040}, -1, 1, 1040},
-      {{15, 16}, 1, 15, 16},
-      {{16, 16}, 1, 16, 16},
-      {{17, 32}, 1, 17, 32},
-      {{31, 48}, 1, 31, 48},
-      {{33, 80}, 1, 33, 80},
-      {{127, 176}, 1, 127, 176},
-      {{129, 48}, 1, 129, 48},
-      {{257, 80}, 1, 257, 80},
-      {{128, 128}, 1, 128, 128},
-      {{64, 1040}, 1, 64, 1040},
-      {{320, 272}, 1, 320, 272},
-      {{48}, -1, 1, 48},
-      {{2, 3, 32}, 1, 2, 96},
-      {{2, 3, 32}, -1, 6, 32},
-      {{4, 1, 5, 16}, -3, 4, 80},
-      {{3, 16, 2}, 1, 3, 32},
-      {{2, 1, 2, 1, 3, 1, 16, 1}, 5, 12, 16},
-      {{0, 16}, 1, 0, 16},
-      {{16, 0}, 1, 16, 0},
-      {{0}, -1, 1, 0},
-      {{3, 0, 32}, 2, 0, 32},
-  };
-  return shapes;
-}
-
-const std::vector<Shape>& RaggedShapes() {
-  static const auto& shapes = *new std::vector<Shape>{
-      {{5, 1}, 1, 5, 1},     {{16, 7}, 1, 16, 7},
-      {{33, 17}, 1, 33, 17}, {{257, 33}, 1, 257, 33},
-      {{1, 33}, 1, 1, 33},   {{130, 1041}, 1, 130, 1041},
-      {{7}, -1, 1, 7},       {{2, 5, 3, 3}, 2, 10, 9},
-      {{0, 7}, 1, 0, 7},
-  };
-  return shapes;
 }
 
 }  // namespace quantd

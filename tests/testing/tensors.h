@@ -45,20 +45,6 @@ oracle::Bytes RandomBytes(int64_t count, uint64_t seed);
 // 64 random bits as a function of a position.
 uint64_t Mix(uint64_t x);
 
-// A shape and its flatten axis, with the expected rows and columns.
-struct Shape {
-  std::vector<int64_t> dims;
-  int flatten_axis;
-  int64_t rows;
-  int64_t cols;
-};
-std::string ToString(const Shape& shape);
-
-// Awkward shapes with a multiple of 16 columns; over 2 * 10^5 elements in all.
-const std::vector<Shape>& WholeShapes();
-// Shapes with any other number of columns, for columnwise copies.
-const std::vector<Shape>& RaggedShapes();
-
 }  // namespace quantd
 
 #endif  // QUANTD_TESTS_TESTING_TENSORS_H_

@@ -3,10 +3,8 @@
 #include <bit>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <random>
-#include <utility>
 
 #include "kernels/arith/codec.h"
 #include "kernels/cpu/thread_pool.h"

@@ -1,5 +1,5 @@
-// Shows a matrix of measurements as a map in text and in colours, with the
-// least and the median ratio and the cells below half of the ceiling.
+// Shows a matrix of measurements as a map in text, with the least and the
+// median ratio and the cells below half of the ceiling.
 #ifndef QUANTD_TESTS_BENCH_MATRIX_HEAT_MAP_H_
 #define QUANTD_TESTS_BENCH_MATRIX_HEAT_MAP_H_
 
@@ -25,7 +25,6 @@ class HeatMap {
   // Returns percent of the ceiling, then the least, the median and the cells
   // below half.
   std::string Text() const;
-  std::string Svg(const std::string& title) const;
 
  private:
   const HeatCell* Find(const std::string& line,

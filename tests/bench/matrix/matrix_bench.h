@@ -31,7 +31,7 @@ class MatrixBench {
 
   int wrong() const { return wrong_; }
   std::string Text() const { return results_.Text(); }
-  // Writes the results so far as `path`.json, .txt and .svg. `made` describes
+  // Writes the results so far as `path`.json and .txt. `made` describes
   // machine and time. Returns false on failure.
   bool Write(const std::string& path, nlohmann::json made) const;
 

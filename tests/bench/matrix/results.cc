@@ -67,8 +67,7 @@ bool MatrixResults::Write(const std::string& path, const std::string& shape,
   }
   json += "\n]}\n";
   return WriteFile(path + ".json", json) &&
-         WriteFile(path + ".txt", title + "\n\n" + map.Text()) &&
-         WriteFile(path + ".svg", map.Svg(title));
+         WriteFile(path + ".txt", title + "\n\n" + map.Text());
 }
 
 }  // namespace quantd::bench

@@ -24,7 +24,7 @@ class MatrixResults {
            nlohmann::json row);
 
   std::string Text() const { return HeatMap(cells_).Text(); }
-  // Writes `path`.json, .txt and .svg. `made` describes machine and time,
+  // Writes `path`.json and .txt. `made` describes machine and time,
   // `shape` the tensors. Returns false on failure.
   bool Write(const std::string& path, const std::string& shape,
              nlohmann::json made) const;

@@ -21,7 +21,6 @@
 // unless --server says otherwise: then the device is what there is too little
 // of, and not the time to send.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>

@@ -5,7 +5,6 @@
 // compared with the first one. The server's budget holds only a few
 // calls, so most of them wait for memory all the time.
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>

@@ -2,10 +2,9 @@
 // connections. Raw gRPC echoes of the same bytes, by one message and in pieces
 // of the bands' size over as many connections, are the ceiling.
 //
-// Calls use the SDK with a given amax, or with --computed a computed one, and
-// results in the caller's memory. Every round runs all contenders, so that a
-// slow minute of the machine affects all. The results are medians relative to
-// the best echo.
+// Calls use the SDK with a given amax and results in the caller's memory. Every
+// round runs all contenders, so that a slow minute of the machine affects all.
+// The results are medians relative to the best echo.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -35,6 +34,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kColumns = 1024;
+constexpr size_t kBand = 4 << 20;
 
 // The common input, and memory for results.
 class Memory {
@@ -100,21 +100,13 @@ bool CallEchoes(absl::Span<const std::unique_ptr<grpc::GenericStub>> stubs,
   return good;
 }
 
-// The requested results.
-struct Ask {
-  bool computed = false;  // computes the amax
-  bool both = false;      // requests rowwise and columnwise data
-};
-
-bool CallQuantd(Client& client, Memory& memory, const Ask& ask, bool streamed,
-                bool banded) {
+bool CallQuantd(Client& client, Memory& memory, bool streamed, bool banded) {
   const TensorDesc desc = {
       DType::kBF16,
       {static_cast<int64_t>(memory.input().size()) / (2 * kColumns), kColumns}};
   QuantizeOptions options;
   options.format = Format::kNvfp4;
-  options.usage = ask.both ? Usage::kBoth : Usage::kRowwise;
-  if (!ask.computed) options.rowwise_amax = {4.0f};
+  options.rowwise_amax = {4.0f};
   const auto plan = MakeQuantizePlan(desc, options);
   CallOptions call;
   call.deadline = std::chrono::minutes(2);
@@ -127,7 +119,7 @@ bool CallQuantd(Client& client, Memory& memory, const Ask& ask, bool streamed,
     std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
     return false;
   }
-  // Bands with a computed amax use streams.
+  // (Bands may be streams, too.)
   if ((!banded && result->streamed() != streamed) ||
       (result->bands() > 1) != banded) {
     std::fprintf(stderr, "the call used another route: %s, %zu bands\n",
@@ -144,8 +136,8 @@ struct Contender {
   std::vector<double> gbps;  // of input, one each round
 };
 
-std::string Over(size_t mib, int channels) {
-  return std::to_string(mib) + " MiB over " + std::to_string(channels);
+std::string Over(int channels) {
+  return "4 MiB over " + std::to_string(channels);
 }
 
 int Run(int argc, char** argv) {
@@ -155,9 +147,7 @@ int Run(int argc, char** argv) {
   int rounds = 5;
   std::vector<size_t> sizes = {64, 512};
   std::vector<int> connections = {1, 2, 4};
-  std::vector<size_t> bands = {4};
   std::vector<std::string> devices = {"memcpy", "cpu"};
-  Ask ask;
   std::string json_path;
   std::string port_file;
   bool echo_role = false;
@@ -167,10 +157,7 @@ int Run(int argc, char** argv) {
   app.add_option("--mib", sizes, "Sizes of the input")->capture_default_str();
   app.add_option("--connections", connections, "Connections of calls in bands")
       ->capture_default_str();
-  app.add_option("--band-mib", bands, "Sizes of bands")->capture_default_str();
   app.add_option("--device", devices)->capture_default_str();
-  app.add_flag("--computed", ask.computed, "Compute the amax");
-  app.add_flag("--both", ask.both, "Also request columnwise data");
   app.add_option("--json", json_path, "File for the result");
   app.add_flag("--echo", echo_role, "Run as the echo server")->group("");
   app.add_option("--port-file", port_file)->group("");
@@ -212,16 +199,14 @@ int Run(int argc, char** argv) {
          return CallEcho(*stubs[0], memory.input(), memory.output().data());
        },
        {}}};
-  for (const size_t band : bands) {
-    for (const int channels : connections) {
-      contenders.push_back({"echo of " + Over(band, channels),
-                            [&stubs, band, channels](Memory& memory) {
-                              return CallEchoes(
-                                  absl::MakeSpan(stubs).first(channels),
-                                  band << 20, memory);
-                            },
-                            {}});
-    }
+  for (const int channels : connections) {
+    contenders.push_back({"echo of " + Over(channels),
+                          [&stubs, channels](Memory& memory) {
+                            return CallEchoes(
+                                absl::MakeSpan(stubs).first(channels), kBand,
+                                memory);
+                          },
+                          {}});
   }
   const size_t echoes = contenders.size();
   std::vector<std::unique_ptr<Client>> clients;
@@ -234,8 +219,8 @@ int Run(int argc, char** argv) {
     const bool banded = options.band_bytes > 0;
     contenders.push_back(
         {name,
-         [one = clients.back().get(), ask, streamed, banded](Memory& memory) {
-           return CallQuantd(*one, memory, ask, streamed, banded);
+         [one = clients.back().get(), streamed, banded](Memory& memory) {
+           return CallQuantd(*one, memory, streamed, banded);
          },
          {}});
     return true;
@@ -245,14 +230,12 @@ int Run(int argc, char** argv) {
     bool made = add(*servers[i], devices[i] + " unary", options);
     options.stream_from = 0;
     made &= add(*servers[i], devices[i] + " streamed", options);
-    for (const size_t band : bands) {
-      for (const int channels : connections) {
-        options = {};
-        options.band_bytes = band << 20;
-        options.channels = channels;
-        made &= add(*servers[i],
-                    devices[i] + " bands of " + Over(band, channels), options);
-      }
+    for (const int channels : connections) {
+      options = {};
+      options.band_bytes = kBand;
+      options.channels = channels;
+      made &=
+          add(*servers[i], devices[i] + " bands of " + Over(channels), options);
     }
     if (!made) return 1;
   }
@@ -295,8 +278,6 @@ int Run(int argc, char** argv) {
   std::ofstream file(json_path);
   file << nlohmann::json{{"benchmark", "stream"},
                          {"rounds", rounds},
-                         {"amax", ask.computed ? "computed" : "given"},
-                         {"copies", ask.both ? "both" : "rowwise"},
                          {"rows", rows}}
               .dump(2)
        << '\n';

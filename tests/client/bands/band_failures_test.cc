@@ -180,17 +180,5 @@ TEST_F(ScriptedBands, EndAtTheirDeadline) {
   EXPECT_LT(done, x_.bytes().size());
 }
 
-TEST_F(ScriptedBands, RefuseAReplyOfAnotherSize) {
-  Scripted spoiled;
-  spoiled.spoil = [](v1::QuantizeReply* reply) {
-    reply->mutable_tensors(0)->set_size(1);
-  };
-  a_.Script({{}, spoiled});
-  const auto client = Connect(a_.target(), InBands());
-  const auto result = client->Quantize(x_.desc, x_.bytes(), Given());
-  ASSERT_THAT(result, StatusIs(absl::StatusCode::kInternal));
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("rows "));
-}
-
 }  // namespace
 }  // namespace quantd

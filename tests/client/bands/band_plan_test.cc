@@ -16,6 +16,7 @@
 #include "client/net/remote.h"
 #include "fmt/format.h"
 #include "tests/bench/rpc_process.h"
+#include "tests/client/two_ways.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"
@@ -203,14 +204,7 @@ class BandPlans : public testing::Test {
   }
 
   static void ExpectSameResult(const Result& expected, const Result& got) {
-    for (const TensorSpec& part : expected.parts()) {
-      EXPECT_TRUE(BytesEq(Name(part.kind), expected.bytes(part.kind),
-                          got.bytes(part.kind)));
-    }
-    EXPECT_EQ(got.parts().size(), expected.parts().size());
-    EXPECT_EQ(got.saw_nan(), expected.saw_nan());
-    EXPECT_EQ(got.saw_inf(), expected.saw_inf());
-    EXPECT_EQ(got.replaced_globals(), expected.replaced_globals());
+    ExpectSameParts(expected, got);
     EXPECT_EQ(got.device(), expected.device());
   }
 

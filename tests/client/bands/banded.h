@@ -11,6 +11,7 @@
 
 #include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
+#include "tests/client/two_ways.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd {
@@ -55,14 +56,8 @@ class Tensor {
 };
 
 inline void ExpectSame(const Result& one, const Result& bands) {
-  ASSERT_EQ(one.parts().size(), bands.parts().size());
-  for (const TensorSpec& part : one.parts()) {
-    EXPECT_TRUE(
-        BytesEq(Name(part.kind), one.bytes(part.kind), bands.bytes(part.kind)));
-  }
+  ExpectSameParts(one, bands);
   EXPECT_EQ(one.bands(), 1);
-  EXPECT_EQ(one.saw_nan(), bands.saw_nan());
-  EXPECT_EQ(one.saw_inf(), bands.saw_inf());
 }
 
 }  // namespace quantd

@@ -15,25 +15,6 @@ namespace quantd {
 namespace {
 
 using testing::HasSubstr;
-using Bytes = absl::Span<const std::byte>;
-
-// Sends one large band on each connection, as a stream.
-TEST(BandedCalls, StreamFewLargeBands) {
-  const auto server = Start({});
-  const auto one = Connect(server->address());
-  ClientOptions some = InBands(4 * kMiB);
-  some.channels = 2;
-  const auto two = Connect(server->address(), some);
-  const Tensor x(8192);
-  QuantizeOptions o = Nvfp4(Usage::kBoth);
-  o.rowwise_amax = o.columnwise_amax = {300.0F};
-  const auto whole = one->Quantize(x.desc, x.bytes(), o);
-  const auto bands = two->Quantize(x.desc, x.bytes(), o);
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  ASSERT_TRUE(bands.ok()) << bands.status();
-  EXPECT_EQ(bands->bands(), 2);
-  ExpectSame(*whole, *bands);
-}
 
 TEST(BandedCalls, GiveTheBytesOfOneCall) {
   const auto server = Start({});
@@ -112,82 +93,6 @@ TEST(BandedCalls, GiveTheBytesOfOneCall) {
     EXPECT_EQ(rotated->bytes(TensorKind::kRotated).data(), place.data());
     ExpectSame(*one->ApplyRht(x.desc, x.bytes(), {}), *rotated);
   }
-}
-
-TEST(BandedCalls, AreNotUsedForSmallOrIndivisibleCalls) {
-  const auto server = Start({});
-  const auto client = Connect(server->address(), InBands());
-  const auto expect_one = [&](const TensorDesc& desc, Bytes bytes,
-                              const QuantizeOptions& o) {
-    size_t done = 0;
-    CallOptions call;
-    call.progress = [&](size_t some, size_t all) {
-      EXPECT_EQ(some, all);
-      done = some;
-    };
-    const auto result = client->Quantize(desc, bytes, o, call);
-    ASSERT_THAT(result, IsOk());
-    EXPECT_EQ(result->bands(), 1);
-    EXPECT_EQ(result->attempts(), 1);
-    EXPECT_EQ(done, bytes.size());
-  };
-  const Tensor small(2048, 1024);
-  expect_one(small.desc, small.bytes(), Nvfp4());
-  const Tensor row(1, 4 << 20);
-  expect_one(row.desc, row.bytes(), Nvfp4());
-  expect_one({DType::kBF16, {0, 1024}}, {}, Nvfp4());
-  const Tensor x;
-  QuantizeOptions o = Nvfp4();
-  o.statistics = true;
-  expect_one(x.desc, x.bytes(), o);
-  o = Nvfp4();
-  o.splits = {4097};
-  expect_one(x.desc, x.bytes(), o);
-}
-
-TEST(BandedCalls, AreNotUsedForSharedMemory) {
-  const TempDir folder;
-  const std::string door = folder / "door";
-  const auto server = Start({"--memory-socket", door});
-  ClientOptions options = InBands();
-  options.memory_socket = door;
-  const auto client = Connect(server->address(), options);
-  const Tensor x;
-  const auto memory = client->AllocateHost(x.bytes().size());
-  ASSERT_THAT(memory, IsOk());
-  std::memcpy(memory->bytes().data(), x.bytes().data(), x.bytes().size());
-  const auto shared = client->Quantize(x.desc, memory->bytes(), Nvfp4());
-  ASSERT_THAT(shared, IsOk());
-  EXPECT_EQ(shared->transport(), Transport::kShared);
-  EXPECT_EQ(shared->bands(), 1);
-  const auto sent = client->Quantize(x.desc, x.bytes(), Nvfp4());
-  ASSERT_THAT(sent, IsOk());
-  EXPECT_EQ(sent->bands(), 7);
-  ExpectSame(*shared, *sent);
-}
-
-TEST(BandedCalls, ConcurrentCallsShareTheConnections) {
-  const auto a = Start({});
-  const auto b = Start({});
-  const auto client =
-      Connect(a->address() + "," + b->address(), InBands(256 << 10));
-  const Tensor x;
-  const auto expected =
-      Connect(a->address())->Quantize(x.desc, x.bytes(), Nvfp4(Usage::kBoth));
-  ASSERT_THAT(expected, IsOk());
-  std::vector<std::thread> callers;
-  for (int i = 0; i < 4; ++i) {
-    callers.emplace_back([&] {
-      for (int k = 0; k < 3; ++k) {
-        const auto got =
-            client->Quantize(x.desc, x.bytes(), Nvfp4(Usage::kBoth));
-        ASSERT_THAT(got, IsOk());
-        EXPECT_EQ(got->bands(), 7);
-        ExpectSame(*expected, *got);
-      }
-    });
-  }
-  for (std::thread& caller : callers) caller.join();
 }
 
 TEST(BandedCalls, FitIntoServersThatRefuseTheWholeTensor) {
@@ -350,12 +255,6 @@ TEST(BandedCalls, HandleNanAndInf) {
         HasSubstr(given ? "rows 2560 to 3071: " : "rows 2560 to 3199: "));
     EXPECT_NE(GetRequestId(refused), "");
   }
-}
-
-TEST(BandedCalls, RefuseInvalidOptions) {
-  const auto client = Client::Create("127.0.0.1:1", InBands(1000));
-  ASSERT_THAT(client, StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_EQ(GetFieldViolation(client.status())->field, "band_bytes");
 }
 
 }  // namespace

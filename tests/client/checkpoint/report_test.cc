@@ -2,8 +2,6 @@
 // escaping of untrusted names.
 #include "client/checkpoint/report/report.h"
 
-#include <cmath>
-
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "tests/client/checkpoint/quantized_writer.h"

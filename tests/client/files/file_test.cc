@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include "fmt/format.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"

@@ -1,7 +1,5 @@
 #include "client/files/npy.h"
 
-#include <cstring>
-
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"
 

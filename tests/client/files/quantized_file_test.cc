@@ -2,7 +2,6 @@
 // and inconsistent files.
 #include "client/files/quantized_file.h"
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "kernels/plan/profile/profile.h"

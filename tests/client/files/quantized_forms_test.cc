@@ -1,6 +1,5 @@
 // Tests of Quantizer's options, and of QuantizedTensor in every format: shapes,
 // layouts, groups and files.
-#include <cstring>
 #include <set>
 
 #include "client/files/quantized_file.h"
@@ -13,7 +12,6 @@ namespace quantd {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 QuantizerConfig ConfigOf(Format format, Usage usage = Usage::kBoth) {
   QuantizerConfig config;

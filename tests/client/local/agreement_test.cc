@@ -2,34 +2,18 @@
 // error must be equal.
 #include <algorithm>
 #include <limits>
-#include <random>
 #include <string>
 
 #include "quantd/local.h"
 #include "tests/bench/rpc_process.h"
+#include "tests/client/two_ways.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd {
 namespace {
 
-// An fp32 tensor of 320 x 256, which every format accepts rowwise and
-// columnwise.
-struct Whole {
-  Whole() : values(320 * 256) {
-    desc.dtype = DType::kF32;
-    desc.shape = {320, 256};
-    std::mt19937 random(9);
-    std::normal_distribution<float> normal;
-    for (float& v : values) v = normal(random);
-    for (size_t i = 0; i < values.size(); i += 997) values[i] *= 40;
-  }
-  absl::Span<const std::byte> bytes() const {
-    return {reinterpret_cast<const std::byte*>(values.data()),
-            values.size() * sizeof(float)};
-  }
-  TensorDesc desc;
-  std::vector<float> values;
-};
+// The shape of a tensor that every format accepts rowwise and columnwise.
+const std::vector<int64_t> kShape = {320, 256};
 
 class LocalAgreement : public testing::Test {
  protected:
@@ -56,29 +40,10 @@ class LocalAgreement : public testing::Test {
                          const absl::StatusOr<Result>& ours) {
     if (!theirs.ok()) return ExpectSameError(theirs.status(), ours.status());
     ASSERT_THAT(ours, IsOk());
-    ASSERT_EQ(theirs->parts().size(), ours->parts().size());
-    for (const TensorSpec& part : theirs->parts()) {
-      EXPECT_TRUE(BytesEq(Name(part.kind), theirs->bytes(part.kind),
-                          ours->bytes(part.kind)));
-      EXPECT_EQ(ours->part(part.kind)->group_offsets, part.group_offsets);
-    }
-    EXPECT_EQ(theirs->saw_nan(), ours->saw_nan());
-    EXPECT_EQ(theirs->saw_inf(), ours->saw_inf());
+    ExpectSameParts(*theirs, *ours);
+    ExpectSameStatistics(*theirs, *ours);
     EXPECT_EQ(theirs->device(), ours->device());
     EXPECT_EQ(theirs->attempts(), ours->attempts());
-    EXPECT_EQ(theirs->replaced_globals(), ours->replaced_globals());
-    for (const Usage copy : {Usage::kRowwise, Usage::kColumnwise}) {
-      const auto& a = theirs->statistics(copy);
-      const auto& b = ours->statistics(copy);
-      ASSERT_EQ(a.has_value(), b.has_value());
-      if (!a) continue;
-      EXPECT_EQ(a->elements, b->elements);
-      EXPECT_EQ(a->clipped, b->clipped);
-      EXPECT_EQ(a->flushed, b->flushed);
-      EXPECT_EQ(a->max_error, b->max_error);
-      EXPECT_EQ(a->signal, b->signal);
-      EXPECT_EQ(a->noise, b->noise);
-    }
   }
 
   static void ExpectSameError(const absl::Status& theirs,
@@ -116,7 +81,7 @@ class LocalAgreement : public testing::Test {
 };
 
 TEST_F(LocalAgreement, QuantizesAndDecodesEveryFormat) {
-  const Whole whole;
+  const Whole whole(kShape);
   for (const FormatSpec& format : kFormats) {
     for (const Usage usage :
          {Usage::kRowwise, Usage::kColumnwise, Usage::kBoth}) {
@@ -146,7 +111,7 @@ TEST_F(LocalAgreement, QuantizesAndDecodesEveryFormat) {
 }
 
 TEST_F(LocalAgreement, Options) {
-  const Whole whole;
+  const Whole whole(kShape);
   QuantizeOptions o;
   o.format = Format::kNvfp4;
   o.usage = Usage::kBoth;
@@ -176,7 +141,7 @@ TEST_F(LocalAgreement, Options) {
 }
 
 TEST_F(LocalAgreement, Profiles) {
-  Whole whole;
+  Whole whole(kShape);
   // Counts blocks for which the library itself would write NaN.
   std::fill(whole.values.begin(), whole.values.end(), 0.0f);
   QuantizeOptions o;
@@ -189,7 +154,7 @@ TEST_F(LocalAgreement, Profiles) {
 }
 
 TEST_F(LocalAgreement, BadInput) {
-  Whole whole;
+  Whole whole(kShape);
   QuantizeOptions o;
   Quantize(whole, o);  // no format
   o.format = Format::kNvfp4;
@@ -223,7 +188,7 @@ TEST_F(LocalAgreement, BadInput) {
 }
 
 TEST_F(LocalAgreement, CancelledAndExpiredCalls) {
-  const Whole whole;
+  const Whole whole(kShape);
   QuantizeOptions o;
   o.format = Format::kNvfp4;
   CallOptions call;
@@ -236,7 +201,7 @@ TEST_F(LocalAgreement, CancelledAndExpiredCalls) {
 }
 
 TEST_F(LocalAgreement, DescriptionsAndFormats) {
-  const Whole whole;
+  const Whole whole(kShape);
   QuantizeOptions o;
   o.format = Format::kNvfp4;
   o.usage = Usage::kBoth;

@@ -286,36 +286,6 @@ TEST(LocalClient, CpuUsesTheCallersMemory) {
   }
 }
 
-TEST(LocalClient, CudaGivesTheBytesOfTheCpu) {
-  const auto cuda = CreateClient("local:cuda:0");
-  if (absl::IsNotFound(cuda.status())) {
-    GTEST_SKIP() << cuda.status().message();
-  }
-  ASSERT_THAT(cuda, IsOk());
-  const auto cpu = CreateClient("local:cpu");
-  ASSERT_THAT(cpu, IsOk());
-  const TensorDesc tensor{DType::kBF16, {256, 1024}, -1};
-  std::vector<std::byte> input(256 * 1024 * 2);
-  // Finite values of both signs and all magnitudes.
-  for (size_t i = 0; i < input.size(); ++i) {
-    input[i] = static_cast<std::byte>(i * 40503 >> 7 & 0xbf);
-  }
-  for (const FormatSpec& format : kFormats) {
-    QuantizeOptions quantize;
-    quantize.format = format.format;
-    quantize.usage = Usage::kBoth;
-    const auto expected = (*cpu)->Quantize(tensor, input, quantize);
-    const auto result = (*cuda)->Quantize(tensor, input, quantize);
-    ASSERT_THAT(expected, IsOk()) << format.name;
-    ASSERT_THAT(result, IsOk()) << format.name;
-    EXPECT_EQ(result->device(), "cuda:0");
-    for (const TensorSpec& part : expected->parts()) {
-      EXPECT_TRUE(BytesEq(format.name, expected->bytes(part.kind),
-                          result->bytes(part.kind)));
-    }
-  }
-}
-
 TEST(LocalClient, DestructionEndsCallsInFlight) {
   auto client = CreateClient("local:cpu");
   ASSERT_THAT(client, IsOk());

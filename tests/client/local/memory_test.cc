@@ -185,6 +185,7 @@ TEST_P(LocalMemory, AllocatedByTheClientIsUsedInPlace) {
   const auto got =
       client_->Quantize(tensor, memory->bytes().first(x.size()), Options()[0]);
   ASSERT_THAT(got, IsOk());
+  EXPECT_EQ(got->transport(), Transport::kLocal);
   const TensorKind codes = TensorKind::kRowwiseData;
   EXPECT_TRUE(BytesEq("codes", Reference(tensor, x, Options()[0]).bytes(codes),
                       got->bytes(codes)));

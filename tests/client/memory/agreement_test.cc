@@ -7,6 +7,7 @@
 #include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
+#include "tests/client/two_ways.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"
@@ -71,28 +72,6 @@ class SharedAgreement : public testing::Test {
     return inputs;
   }
 
-  static absl::StatusOr<Result> Run(Client& client, const Plan& plan,
-                                    const std::vector<Bytes>& in,
-                                    const CallOptions& call) {
-    const Plan::Options& options = plan.options();
-    if (const auto* o = std::get_if<QuantizeOptions>(&options)) {
-      return client.Quantize(plan.tensor(), in[0], *o, call);
-    }
-    if (const auto* o = std::get_if<RhtAmaxOptions>(&options)) {
-      return client.RhtAmax(plan.tensor(), in[0], *o, call);
-    }
-    if (const auto* o = std::get_if<ApplyRhtOptions>(&options)) {
-      return client.ApplyRht(plan.tensor(), in[0], *o, call);
-    }
-    QuantizedBytes codes = {.data = in[0], .scale = in[1], .amax = {}};
-    if (in.size() > 2) {
-      codes.amax = codes.global = {reinterpret_cast<const float*>(in[2].data()),
-                                   in[2].size() / sizeof(float)};
-    }
-    return client.Dequantize(plan.tensor(), codes,
-                             std::get<DequantizeOptions>(options), call);
-  }
-
   static void ExpectSame(const Plan& plan) {
     // Skips shapes too large to compute.
     if (plan.input_bytes() + plan.output_bytes() > memory_.bytes().size() / 2) {
@@ -110,7 +89,7 @@ class SharedAgreement : public testing::Test {
       std::copy(theirs[i].begin(), theirs[i].end(), to.begin());
       shared.push_back(to);
     }
-    const auto expected = Run(*plain_, plan, theirs, {});
+    const auto expected = Ask(*plain_, plan, theirs, {});
     // In successive calls, all outputs are in shared memory, all but one, or
     // none.
     CallOptions call;
@@ -122,27 +101,20 @@ class SharedAgreement : public testing::Test {
       std::fill(to.begin(), to.end(), std::byte{0xa5});
       call.into.push_back({spec.kind, to});
     }
-    const auto got = Run(*client_, plan, shared, call);
+    const auto got = Ask(*client_, plan, shared, call);
     ASSERT_EQ(got.status().code(), expected.status().code()) << got.status();
     if (!expected.ok()) return;
     EXPECT_EQ(expected->transport(), Transport::kUnix);
     EXPECT_EQ(got->transport(), plan.input_bytes() == 0 && call.into.empty()
                                     ? Transport::kUnix
                                     : Transport::kShared);
-    for (const TensorSpec& part : expected->parts()) {
-      EXPECT_TRUE(BytesEq(Name(part.kind), expected->bytes(part.kind),
-                          got->bytes(part.kind)));
-    }
-    EXPECT_EQ(got->saw_nan(), expected->saw_nan());
+    ExpectSameParts(*expected, *got);
     // Sends the input by message and takes the outputs in shared memory.
     if (turn != 0) return;
-    const auto half = Run(*client_, plan, theirs, call);
+    const auto half = Ask(*client_, plan, theirs, call);
     ASSERT_THAT(half, IsOk());
     EXPECT_EQ(half->transport(), Transport::kShared);
-    for (const TensorSpec& part : expected->parts()) {
-      EXPECT_TRUE(BytesEq(Name(part.kind), expected->bytes(part.kind),
-                          half->bytes(part.kind)));
-    }
+    ExpectSameParts(*expected, *half);
   }
 
   static inline TempDir* directory_ = nullptr;

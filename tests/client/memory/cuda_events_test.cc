@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <future>
-#include <string>
 #include <vector>
 
 #include "tests/client/memory/cuda_memory_fixture.h"

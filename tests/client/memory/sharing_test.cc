@@ -225,18 +225,6 @@ TEST_F(Sharing, SharesMemoryOfTheCaller) {
   munmap(data, kSize);
 }
 
-TEST_F(Sharing, LocalClientsAllocateOrdinaryMemory) {
-  auto client = CreateClient("local:cpu");
-  ASSERT_THAT(client, IsOk());
-  const HostMemory memory = Allocate(**client, 1 << 20);
-  EXPECT_FALSE(memory.shared());
-  const Places places(memory, 128);
-  Fill(places.input, 4);
-  const auto result = places.Quantize(**client);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(result->transport(), Transport::kLocal);
-}
-
 TEST_F(Sharing, CallsCopyWithoutAMemorySocket) {
   Start(false);
   auto client = Client::Create(Calls());

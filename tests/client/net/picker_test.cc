@@ -57,21 +57,6 @@ TEST(Picker, RotatesAmongEqualServers) {
                                    testing::Pair(2, 10)));
 }
 
-TEST(Picker, AvoidsASlowServer) {
-  // In each round all servers but server 0 finish their calls.
-  std::vector<Candidate> three(3, Of(Health::kServing));
-  int slow = 0;
-  for (uint64_t i = 1; i <= 30; ++i) {
-    const Choice choice = Choose(three, kNow);
-    three[choice.index].last_pick = i;
-    if (choice.index == 0) {
-      three[0].bytes_under_way += 1 << 20;
-      ++slow;
-    }
-  }
-  EXPECT_EQ(slow, 1);
-}
-
 TEST(Picker, PrefersServingOverDrainingAndDownServers) {
   EXPECT_EQ(Pick({Of(Health::kDown), Of(Health::kDraining),
                   Of(Health::kUnknown), Of(Health::kServing, 1 << 30)}),

@@ -136,6 +136,7 @@ TEST_F(TwoServers, RetriesEnd) {
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_EQ(calls(), 4);
   EXPECT_EQ(GetAttempts(result.status()), 4);
+  EXPECT_TRUE(GetRetryHint(result.status()).has_value());
   const std::string text(result.status().message());
   EXPECT_THAT(text, HasSubstr(a_.target() + ": no!"));
   EXPECT_THAT(text, HasSubstr(b_.target() + ": no!"));
@@ -215,24 +216,16 @@ TEST(Servers, ErrorListsEveryServersError) {
 }
 
 TEST(Servers, OneReachableServerIsEnough) {
+  LoopbackListener mute(16);  // accepts connections but never answers
   FakeServer server;
-  const auto client = Connect("127.0.0.1:1,127.0.0.1:2," + server.target());
+  const auto client =
+      Connect("127.0.0.1:1," + mute.target() + "," + server.target());
   Input in({64, 1024});
+  const auto start = steady_clock::now();
   for (int i = 0; i < 10; ++i) {
     const auto result = client->Quantize(in.desc, in.data, Nvfp4());
     ASSERT_THAT(result, IsOk());
     EXPECT_EQ(result->attempts(), 1);
-  }
-}
-
-TEST(Servers, HangingServerGetsNoCalls) {
-  LoopbackListener mute(16);  // accepts connections but never answers
-  FakeServer server;
-  const auto client = Connect(mute.target() + "," + server.target());
-  Input in({64, 1024});
-  const auto start = steady_clock::now();
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_THAT(client->Quantize(in.desc, in.data, Nvfp4()), IsOk());
   }
   EXPECT_LT(Seconds(start), kAtOnce);
 }

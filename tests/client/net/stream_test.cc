@@ -10,6 +10,7 @@
 
 #include "quantd/client.h"
 #include "tests/bench/rpc_process.h"
+#include "tests/client/two_ways.h"
 #include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/tensors.h"
@@ -18,28 +19,6 @@ namespace quantd {
 namespace {
 
 using Bytes = absl::Span<const std::byte>;
-
-absl::StatusOr<Result> Ask(Client& client, const Plan& plan,
-                           const std::vector<Bytes>& in,
-                           const CallOptions& call = {}) {
-  const Plan::Options& options = plan.options();
-  if (const auto* o = std::get_if<QuantizeOptions>(&options)) {
-    return client.Quantize(plan.tensor(), in[0], *o, call);
-  }
-  if (const auto* o = std::get_if<RhtAmaxOptions>(&options)) {
-    return client.RhtAmax(plan.tensor(), in[0], *o, call);
-  }
-  if (const auto* o = std::get_if<ApplyRhtOptions>(&options)) {
-    return client.ApplyRht(plan.tensor(), in[0], *o, call);
-  }
-  QuantizedBytes codes = {.data = in[0], .scale = in[1], .amax = {}};
-  if (in.size() > 2) {
-    codes.amax = codes.global = {reinterpret_cast<const float*>(in[2].data()),
-                                 in[2].size() / sizeof(float)};
-  }
-  return client.Dequantize(plan.tensor(), codes,
-                           std::get<DequantizeOptions>(options), call);
-}
 
 // Returns the machine's free memory in bytes.
 size_t FreeMemory() {
@@ -102,24 +81,8 @@ class StreamedCalls : public testing::Test {
     EXPECT_TRUE(got->streamed());
     EXPECT_EQ(got->transport(), Transport::kTcp);
     EXPECT_NE(got->request_id(), "");
-    ASSERT_EQ(got->parts().size(), expected->parts().size());
-    for (const TensorSpec& part : expected->parts()) {
-      EXPECT_TRUE(BytesEq(Name(part.kind), expected->bytes(part.kind),
-                          got->bytes(part.kind)));
-      EXPECT_EQ(got->part(part.kind)->group_offsets, part.group_offsets);
-    }
-    EXPECT_EQ(got->saw_nan(), expected->saw_nan());
-    EXPECT_EQ(got->saw_inf(), expected->saw_inf());
-    EXPECT_EQ(got->replaced_globals(), expected->replaced_globals());
-    for (const Usage copy : {Usage::kRowwise, Usage::kColumnwise}) {
-      const auto& a = expected->statistics(copy);
-      const auto& b = got->statistics(copy);
-      ASSERT_EQ(a.has_value(), b.has_value());
-      if (!a) continue;
-      EXPECT_EQ(a->elements, b->elements);
-      EXPECT_EQ(a->signal, b->signal);
-      EXPECT_EQ(a->noise, b->noise);
-    }
+    ExpectSameParts(*expected, *got);
+    ExpectSameStatistics(*expected, *got);
   }
 
   std::unique_ptr<bench::ServerProcess> process_;

@@ -19,10 +19,7 @@ using testing::HasSubstr;
 // same model. Only the names of modules are expressions here.
 TEST_F(Convert, ConfigurationEqualsTheLibrarys) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("made"), "--format", "fp8_dynamic"})
-          .code,
-      0);
+  MustConvert("m", "made", {"--format", "fp8_dynamic"});
   const auto config = ModelJson::parse(ReadFile(At("made/config.json")));
   EXPECT_EQ(nlohmann::json(config["quantization_config"]),
             nlohmann::json::parse(R"({
@@ -45,9 +42,7 @@ TEST_F(Convert, ConfigurationEqualsTheLibrarys) {
 // directory has ModelOpt's tensor names and a config.json.
 TEST_F(Convert, ComfyModelsHaveLabelsAndAreRecognized) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
-      0);
+  MustConvert("m", "c", {"--dialect", "comfy"});
   const auto model = Model::Open(At("c"));
   ASSERT_THAT(model, IsOk());
   const auto label =
@@ -71,7 +66,7 @@ TEST_F(Convert, ComfyModelsHaveLabelsAndAreRecognized) {
 // either.
 TEST_F(Convert, DecodingMentionsNeitherServerNorVerify) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("c")}).code, 0);
+  MustConvert("m", "c");
   const Outcome back = Run({"convert", At("c"), Fresh("back"), "--dialect",
                             "none", "--format", "bf16"});
   ASSERT_EQ(back.code, 0) << back.err;
@@ -101,10 +96,7 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
                  Bf16(experts + "down_proj", {3, 128, 64})}});
   };
   write("gpt_oss");
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("c"), "--dialect", "gpt-oss",
-                       "--format", "mxfp4"})
-                .code,
-            0);
+  MustConvert("m", "c", {"--dialect", "gpt-oss", "--format", "mxfp4"});
   const std::vector<std::string> verify = {"verify", At("c"),    "--original",
                                            At("m"),  "--server", "local:cpu"};
   const Outcome verified = Run(verify);
@@ -115,8 +107,7 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   EXPECT_THAT(compared.out, HasSubstr(experts + "gate_up_proj.2"));
   EXPECT_THAT(compared.out, HasSubstr("total: 0 tensors equal, 6 differ; "));
   write("qwen3_vl_moe");
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("c"), "--format", "nvfp4"}).code, 0);
+  MustConvert("m", "c", {"--format", "nvfp4"});
   EXPECT_EQ(Run(verify).code, 0);
   const Outcome split = Run({"compare", At("m"), At("c")});
   EXPECT_THAT(split.out, HasSubstr(experts + "2.up_proj"));
@@ -156,9 +147,7 @@ TEST_F(Convert, RefusesAProfileOfAnotherNibbleOrder) {
 
 TEST_F(Convert, VerifyReportsUnverifiedWeights) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
-      0);
+  MustConvert("m", "c", {"--dialect", "comfy"});
   // One model lacks a label, another one lacks a weight.
   const auto files = [&](std::string_view out) {
     std::vector<WrittenTensor> tensors;
@@ -183,36 +172,6 @@ TEST_F(Convert, VerifyReportsUnverifiedWeights) {
   EXPECT_EQ(weight.code, 8) << weight.err;
   EXPECT_THAT(weight.out, HasSubstr(down + ".weight: the quantized model does "
                                            "not have this weight"));
-}
-
-// Without ComfyUI's labels the same tensors are recognized as ModelOpt's.
-TEST_F(Convert, ComfyIsRecognizedByLabelsOrMetadata) {
-  WriteLlama(Fresh("m"));
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("c"), "--dialect", "comfy"}).code,
-      0);
-  const auto model = Model::Open(At("c"));
-  ASSERT_THAT(model, IsOk());
-  std::vector<WrittenTensor> tensors;
-  for (const auto& t : model->tensors()) {
-    if (t.name().ends_with(".comfy_quant")) continue;
-    tensors.push_back(
-        {t.name(), t.stored.dtype, t.stored.shape, BytesOf(*model, &t)});
-  }
-  WriteSafetensors(At("bare.safetensors"), tensors);
-  WriteSafetensors(At("told.safetensors"), tensors,
-                   {{"_quantization_metadata", "{}"}});
-  EXPECT_THAT(Run({"inspect", At("bare.safetensors")}).out,
-              testing::Not(HasSubstr("comfy")));
-  EXPECT_THAT(Run({"inspect", At("told.safetensors")}).out, HasSubstr("comfy"));
-}
-
-TEST_F(Convert, RefusesNamesWithControlCharacters) {
-  WriteModel(Fresh("m"), LlamaConfig(), {{Bf16("a\x1b[2Jb.weight", {64, 64})}});
-  const Outcome run = Run({"inspect", At("m")});
-  EXPECT_EQ(run.code, 3);
-  EXPECT_THAT(run.err, HasSubstr("control characters"));
-  EXPECT_THAT(run.err, testing::Not(HasSubstr("\x1b")));
 }
 
 // Returns the model's tensors with each quantized weight decoded to fp32 by the
@@ -288,11 +247,9 @@ TEST_F(Convert, RequantizesFp8InOnePass) {
     SCOPED_TRACE(
         fmt::format("{} {} {}", source.dialect, source.format, source.powers));
     WriteLlama(Fresh("m"));
-    ASSERT_EQ(
-        RunServed({"convert", At("m"), Fresh("q"), "--include", "lm_head",
-                   "--dialect", source.dialect, "--format", source.format})
-            .code,
-        0);
+    MustConvert("m", "q",
+                {"--include", "lm_head", "--dialect", source.dialect,
+                 "--format", source.format});
     const auto made = Model::Open(At("q"));
     ASSERT_THAT(made, IsOk());
     const ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
@@ -353,10 +310,7 @@ TEST_F(Convert, RequantizesFp8InOnePass) {
           run.out.find("1 blocks of zeros have a scale") != std::string::npos,
           source.powers)
           << run.out;
-      ASSERT_EQ(
-          RunServed({"convert", At("f"), Fresh("two"), "--format", format})
-              .code,
-          0);
+      MustConvert("f", "two", {"--format", format});
       const auto one = Model::Open(At("one"));
       const auto two = Model::Open(At("two"));
       ASSERT_THAT(one, IsOk());

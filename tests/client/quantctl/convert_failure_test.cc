@@ -119,7 +119,7 @@ TEST_F(Convert, NamesWeightsWithNaN) {
     std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
   }
   WriteModel(Fresh("m"), LlamaConfig(), shards);
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  MustConvert("m", "made");
   const auto model = Model::Open(At("made"));
   ASSERT_THAT(model, IsOk());
   const float divisor = FloatOf(
@@ -148,16 +148,15 @@ TEST_F(Convert, RefusesToResumeWithOtherOptions) {
   EXPECT_TRUE(FilesOf(At("made")) == half);
   const Outcome rest = RunServed({"convert", At("m"), At("made")});
   EXPECT_EQ(rest.code, 0) << rest.err;
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  MustConvert("m", "whole");
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
 }
 
 TEST_F(Convert, ResumingRedoesDamagedUnits) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("q"), "--dialect", "deepseek",
-                       "--format", "fp8_block", "--include", "lm_head"})
-                .code,
-            0);
+  MustConvert("m", "q",
+              {"--dialect", "deepseek", "--format", "fp8_block", "--include",
+               "lm_head"});
   // The second model has FP8 weights, which are sent as fp32.
   for (const auto& [from, sent] :
        {std::pair("m", 300'000), std::pair("q", 900'000)}) {
@@ -229,7 +228,7 @@ TEST_F(Convert, ResumesWhenKilledAtAnyPoint) {
   WriteModel(Fresh("m"), config,
              {{tensors.begin(), half}, {half, tensors.end()}});
   const auto start = std::chrono::steady_clock::now();
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  MustConvert("m", "whole");
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - start);
   const Files whole = FilesOf(At("whole"));

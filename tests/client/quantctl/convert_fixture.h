@@ -39,6 +39,13 @@ class Convert : public Cli {
     std::filesystem::remove_all(path);
     return path;
   }
+  // Converts a model, which must succeed.
+  static void MustConvert(std::string_view from, std::string_view to,
+                          std::vector<std::string> options = {}) {
+    options.insert(options.begin(), {"convert", At(from), Fresh(to)});
+    const Outcome run = RunServed(std::move(options));
+    ASSERT_EQ(run.code, 0) << run.err;
+  }
   static std::vector<std::byte> BytesOf(const checkpoint::Model& model,
                                         const checkpoint::ModelTensor* t) {
     std::vector<std::byte> bytes(t == nullptr ? 0 : t->stored.size);

@@ -108,7 +108,7 @@ TEST_F(ConvertInput, NamedShardsEqualThoseOfTheWholeModel) {
   WriteLlama(Fresh("m"));
   // In this format no weights share an amax across shards.
   const std::string format = "--format=mxfp8";
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole"), format}).code, 0);
+  MustConvert("m", "whole", {format});
   const Files whole = FilesOf(At("whole"));
   Files parts;
   for (const char* shard : {kSecond + 2, kFirst + 2}) {
@@ -138,10 +138,7 @@ TEST_F(ConvertInput, DoesNotUseTensorNamesAsPaths) {
   const std::string evil = "../../../../escaped/../x/proj.weight";
   shards[1].push_back(Bf16(evil, {64, 128}));
   WriteModel(Fresh("m"), LlamaConfig(), shards);
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("made"), "--include", "*escaped*"})
-          .code,
-      0);
+  MustConvert("m", "made", {"--include", "*escaped*"});
   const auto model = checkpoint::Model::Open(At("made"));
   ASSERT_THAT(model, IsOk());
   EXPECT_NE(model->Find("../../../../escaped/../x/proj.weight_packed"),
@@ -192,7 +189,7 @@ TEST_F(ConvertInput, UsesSeveralServersAtOnce) {
   // Both servers share 96 MB, which take longer than making a connection.
   EXPECT_GT(one.passed(), size_t{1} << 20);
   EXPECT_GT(two.passed(), size_t{1} << 20);
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  MustConvert("m", "whole");
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
 }
 
@@ -247,7 +244,7 @@ TEST_F(ConvertInput, ComputesLocallyWithoutAServer) {
   }
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.err, HasSubstr("computing in this process"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("whole")}).code, 0);
+  MustConvert("m", "whole");
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
   // If the user names a server, it must exist.
   const Outcome named =

@@ -196,9 +196,7 @@ TEST_F(Convert, CopiesOtherFilesAndSuggestsTheNextCommand) {
 
 TEST_F(Convert, WritesModelOptsFileAndInputScales) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(
-      RunServed({"convert", At("m"), Fresh("w"), "--dialect", "modelopt"}).code,
-      0);
+  MustConvert("m", "w", {"--dialect", "modelopt"});
   auto own = ModelJson::parse(ReadFile(At("w/hf_quant_config.json")));
   EXPECT_EQ(own["quantization"]["quant_algo"], "W4A16_NVFP4");
   EXPECT_EQ(own["quantization"]["group_size"], 16);
@@ -260,10 +258,7 @@ TEST_F(Convert, VerifyCountsTheBytesThatDiffer) {
   WriteLlama(Fresh("m"));
   for (const char* profile : {"compressed-tensors@0.20", "te"}) {
     SCOPED_TRACE(profile);
-    ASSERT_EQ(
-        RunServed({"convert", At("m"), Fresh("made"), "--profile", profile})
-            .code,
-        0);
+    MustConvert("m", "made", {"--profile", profile});
     const Outcome same =
         RunServed({"verify", At("made"), "--original", At("m")});
     EXPECT_EQ(same.code, 0) << same.err;

@@ -10,32 +10,6 @@ namespace quantd {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
-
-TEST_F(Cli, LocalWritesTheSameFileAsAServer) {
-  for (const char* format : {"nvfp4", "mxfp8_e4m3", "fp8_e4m3"}) {
-    const std::vector<std::string> words = {"quantize", At("model.safetensors"),
-                                            "--format", format,
-                                            "--usage",  "both"};
-    auto there = words;
-    there.insert(there.end(), {"-o", At("there.safetensors")});
-    ASSERT_EQ(RunServed(there).code, 0);
-    auto here = words;
-    here.insert(here.end(),
-                {"-o", At("here.safetensors"), "--server", "local:cpu"});
-    const Outcome run = Run(here);
-    ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.err, Not(HasSubstr("no server at")));
-    EXPECT_FALSE(ReadFile(At("here.safetensors")).empty());
-    EXPECT_EQ(ReadFile(At("here.safetensors")),
-              ReadFile(At("there.safetensors")))
-        << format;
-  }
-  ASSERT_EQ(Run({"dequantize", At("here.safetensors"), "-o",
-                 At("back.safetensors"), "--server", "local"})
-                .code,
-            0);
-}
 
 TEST_F(Cli, LocalSupportsRoundTripAmaxAndInfo) {
   const Outcome here =

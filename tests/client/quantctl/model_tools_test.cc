@@ -49,10 +49,7 @@ TEST_F(ModelTools, ChecksTheReportDirectoryFirst) {
 // One of three fused weights has another global scale.
 TEST_F(ModelTools, RepairReportsTheLossAndLintIsClean) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
-                       "modelopt", "--fuse", "none,nobody"})
-                .code,
-            0);
+  MustConvert("m", "made", {"--dialect", "modelopt", "--fuse", "none,nobody"});
   const Outcome clean = Run({"repair", At("made"), Fresh("mended")});
   EXPECT_EQ(clean.code, 0);
   EXPECT_THAT(clean.out, HasSubstr("no faults to repair; " + At("mended") +
@@ -92,7 +89,7 @@ TEST_F(ModelTools, RepairReportsTheLossAndLintIsClean) {
 
 TEST_F(ModelTools, LintReportsWhatItComparedOrCannotOpen) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  MustConvert("m", "made");
   const Outcome clean = Run({"lint", At("made"), "--original", At("m")});
   EXPECT_EQ(clean.code, 0) << clean.out;
   EXPECT_THAT(
@@ -212,10 +209,7 @@ TEST_F(ModelTools, AutoChoosesTheSmallestFormatsThatMeetTheTarget) {
       RunServed({"verify", At("made"), "--original", At("m")});
   EXPECT_EQ(verified.code, 0) << verified.out;
   // The rules reproduce the model.
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("again"), "--rules",
-                       At("made.rules")})
-                .code,
-            0);
+  MustConvert("m", "again", {"--rules", At("made.rules")});
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("again")));
 }
 

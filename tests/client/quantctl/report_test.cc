@@ -115,15 +115,6 @@ TEST_F(CliReport, HelpIsAsWideAsTheTerminal) {
   EXPECT_EQ(pages, 60u);
 }
 
-TEST_F(CliReport, PlanExplainsIllegalOptions) {
-  const Outcome run = Run({"plan", "--shape", "64,24"});
-  EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr("multiple of 16"));
-  const Outcome as_json = Run({"plan", "--shape", "64,24", "--json"});
-  EXPECT_EQ(as_json.Json()["exit_code"], 2);
-  EXPECT_EQ(as_json.Json()["error"]["field"], "tensor.shape");
-}
-
 TEST_F(CliReport, PrintsTotals) {
   const Outcome run = RunServed(
       {"roundtrip", At("model.safetensors"), "--usage", "both", "--json"});

@@ -1,9 +1,6 @@
 // Tests of the route of a call, for every kind of call and memory.
 #include "client/route/route.h"
 
-#include <string>
-#include <vector>
-
 #include "tests/testing/matchers.h"
 
 namespace quantd::client {

@@ -3,9 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -40,7 +38,7 @@ class Ranks {
 class ShardSessions : public Distributed {};
 
 TEST_F(ShardSessions, SendEachShardOnce) {
-  const Whole whole(192, 256);
+  const Whole whole({192, 256});
   std::vector<QuantizeOptions> all(5, Of(Format::kNvfp4));
   all[1].rht = {true, true, 16, std::nullopt};
   all[1].rounding = Rounding::kStochastic;
@@ -85,7 +83,7 @@ TEST_F(ShardSessions, SendEachShardOnce) {
 }
 
 TEST_F(ShardSessions, EndWithTypedErrors) {
-  const Whole whole(128, 64);
+  const Whole whole({128, 64});
   const QuantizeOptions o = Of(Format::kNvfp4);
   const Piece piece(whole, 0, 64, 0, 64);
   const auto begin = [&](const QuantizeOptions& options,
@@ -145,7 +143,7 @@ TEST_F(ShardSessions, EndWithTypedErrors) {
 
 // A shard that its own codes overwrite is sent twice, each time in one message.
 TEST_F(ShardSessions, WriteOverTheirInput) {
-  const Whole whole(128, 64);
+  const Whole whole({128, 64});
   const QuantizeOptions o = Of(Format::kNvfp4);
   const Piece piece(whole, 0, 64, 0, 64);
   auto amax = ShardAmax(*clients_[0], whole.desc, piece.shard, o);
@@ -176,7 +174,7 @@ TEST_F(ShardSessions, ResendAfterTheStreamEnds) {
                        "--device", "cpu:0", "--max-receive-ms", "300"});
   ASSERT_TRUE(hasty.running()) << hasty.Log();
   const auto client = Connect(hasty.address());
-  const Whole whole(128, 64);
+  const Whole whole({128, 64});
   const QuantizeOptions o = Of(Format::kNvfp4);
   const Piece piece(whole, 0, 64, 0, 64);
   auto session = ShardSession::Begin(*client, whole.desc, piece.shard, o);
@@ -189,10 +187,7 @@ TEST_F(ShardSessions, ResendAfterTheStreamEnds) {
   const auto expected =
       QuantizeShard(*client, whole.desc, piece.shard, o, *maxima);
   ASSERT_THAT(expected, IsOk());
-  for (const TensorSpec& spec : expected->parts()) {
-    EXPECT_TRUE(BytesEq(Name(spec.kind), expected->bytes(spec.kind),
-                        part->bytes(spec.kind)));
-  }
+  ExpectSameParts(*expected, *part);
 }
 
 }  // namespace

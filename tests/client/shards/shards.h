@@ -14,6 +14,7 @@
 #include "quantd/distributed.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/calls.h"
+#include "tests/client/two_ways.h"
 
 namespace quantd {
 
@@ -21,32 +22,13 @@ using bench::ServerProcess;
 
 inline constexpr int kServers = 3;
 
-// An fp32 tensor of rows x cols, with outliers that give every shard another
-// amax.
-struct Whole {
-  Whole(int64_t rows, int64_t cols) : desc{DType::kF32, {rows, cols}} {
-    std::mt19937 random(static_cast<unsigned>(rows * 31 + cols));
-    std::normal_distribution<float> normal;
-    values.resize(static_cast<size_t>(rows * cols));
-    for (float& v : values) v = normal(random);
-    for (size_t i = 0; i < values.size(); i += 997) values[i] *= 40;
-  }
-  int64_t rows() const { return desc.shape[0]; }
-  int64_t cols() const { return desc.shape[1]; }
-  absl::Span<const std::byte> bytes() const {
-    return {reinterpret_cast<const std::byte*>(values.data()),
-            values.size() * sizeof(float)};
-  }
-  TensorDesc desc;
-  std::vector<float> values;
-};
-
 // A shard that owns a copy of its part of the tensor.
 struct Piece {
   Piece(const Whole& whole, int64_t row, int64_t rows, int64_t column,
         int64_t cols) {
     for (int64_t r = row; r < row + rows; ++r) {
-      const auto begin = whole.values.begin() + r * whole.cols() + column;
+      const auto begin =
+          whole.values.begin() + r * whole.desc.shape[1] + column;
       values.insert(values.end(), begin, begin + cols);
     }
     shard = {row,
@@ -85,9 +67,9 @@ class Distributed : public testing::Test {
                           std::vector<int64_t> row_cuts,
                           std::vector<int64_t> col_cuts) {
     row_cuts.insert(row_cuts.begin(), 0);
-    row_cuts.push_back(whole.rows());
+    row_cuts.push_back(whole.desc.shape[0]);
     col_cuts.insert(col_cuts.begin(), 0);
-    col_cuts.push_back(whole.cols());
+    col_cuts.push_back(whole.desc.shape[1]);
     std::vector<Piece> pieces;
     for (size_t r = 0; r + 1 < row_cuts.size(); ++r) {
       for (size_t c = 0; c + 1 < col_cuts.size(); ++c) {
@@ -137,7 +119,7 @@ class Distributed : public testing::Test {
           format, columnwise, rows, cols, rotated ? options.rht.dimension : 0,
           options.form.scale_layout, options.form.compact_scales);
     };
-    const CopyGeometry all = form(whole.rows(), whole.cols());
+    const CopyGeometry all = form(whole.desc.shape[0], whole.desc.shape[1]);
     const CopyGeometry some = form(shard.rows, shard.cols);
     const int64_t line = columnwise ? shard.column : shard.row;
     const int64_t position = columnwise ? shard.row : shard.column;

@@ -15,11 +15,9 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "quantd/client.h"

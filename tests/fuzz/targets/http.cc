@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <list>
-#include <memory>
 #include <string>
 
 #include "server/observe/http_listener.h"

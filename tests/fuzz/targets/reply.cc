@@ -1,8 +1,6 @@
 // Fuzzes replies of a server to a client. The first byte chooses the request,
 // the following ones the cuts of the reply.
-#include <array>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "client/net/replies.h"

@@ -80,20 +80,6 @@ TEST(CodecTest, EncodesTo16Bits) {
   });
 }
 
-TEST(CodecTest, DecodesEveryCode) {
-  for (uint32_t i = 0; i < 256; ++i) {
-    const float want = oracle::E4m3Value(i);
-    if (std::isnan(want)) {
-      EXPECT_TRUE(std::isnan(DecodeE4M3<L>(i))) << i;
-    } else {
-      EXPECT_EQ(BitsOf(DecodeE4M3<L>(i)), BitsOf(want)) << i;
-    }
-  }
-  for (uint32_t i = 0; i < 16; ++i) {
-    EXPECT_EQ(BitsOf(DecodeE2M1<L>(i)), BitsOf(oracle::E2m1Value(i))) << i;
-  }
-}
-
 TEST(CodecTest, EncodesScales) {
   ForManyFloats([](float x) {
     x = std::fabs(x);
@@ -134,18 +120,6 @@ TEST(CodecTest, EncodesFp8Magnitudes) {
     ASSERT_EQ((EncodeFp8Magnitude<L, 3>(y) & 0x7FFFFF), EncodeE4M3<L>(y)) << y;
     ASSERT_EQ((EncodeFp8Magnitude<L, 2>(y) & 0x7FFFFF), EncodeE5M2<L>(y)) << y;
   });
-}
-
-TEST(CodecTest, EncodesTiesOfElementsToEven) {
-  for (float middle : {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f}) {
-    for (float x :
-         {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 9.0f)}) {
-      const float v[8] = {x, -x};
-      const uint32_t word = PackE2M1<L, E2M1Input::kAny>(v, 1.0f);
-      EXPECT_EQ(word & 15, oracle::E2m1Code(x)) << x;
-      EXPECT_EQ(word >> 4 & 15, oracle::E2m1Code(-x)) << x;
-    }
-  }
 }
 
 TEST(CodecTest, LimitsAreThoseOfTheCodes) {

@@ -241,21 +241,6 @@ TEST_P(LaneTest, RoundsAnythingStochasticallyAsTheOracleDoes) {
   }
 }
 
-TEST_P(LaneTest, Gv6RoundsUpFromTheseBytes) {
-  for (const auto& pair : Golden()["GV6"]["rises_from"]) {
-    std::array<float, 256> x;
-    std::array<uint32_t, 256> bytes;
-    std::array<uint32_t, 256> got;
-    x.fill(pair[0].get<float>());
-    for (uint32_t i = 0; i < 256; ++i) bytes[i] = i;
-    lanes().encode_e2m1_stochastic(x.data(), bytes.data(), got.data(), 256);
-    for (uint32_t i = 0; i < 256; ++i) {
-      EXPECT_EQ(got[i], got[0] + (i >= pair[1].get<uint32_t>()))
-          << x[0] << " by " << i;
-    }
-  }
-}
-
 // The generator's published test vectors (kat_vectors of Random123), and those
 // of GV6.
 TEST_P(LaneTest, PhiloxKnownAnswers) {

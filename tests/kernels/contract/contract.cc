@@ -66,11 +66,25 @@ size_t Draw(size_t turn, uint64_t salt, size_t options) {
   return Mix(Mix(turn) + salt) % options;
 }
 
-std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn) {
-  if (shape.rows * shape.cols <= 3000) {
+std::vector<Flavor> FlavorsFor(const Size& size, size_t turn) {
+  if (size.rows * size.cols <= 3000) {
     return {std::begin(kFlavors), std::end(kFlavors)};
   }
   return {kFlavors[turn % std::size(kFlavors)]};
+}
+
+std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
+  std::vector<int64_t> splits = {0};
+  int64_t left = rows;
+  for (size_t i = 0; left > 0; ++i) {
+    const uint64_t random = Mix(turn * 131 + i);
+    const int64_t most = i % 3 == 0 ? 150 : 40;
+    const int64_t n = std::min<int64_t>(left, random % most);
+    splits.push_back(n);
+    left -= n;
+  }
+  splits.push_back(0);
+  return splits;
 }
 
 void ContractTest::SetUp() {
@@ -149,11 +163,11 @@ void ContractTest::SameSeen(const std::string& where, bool nan, bool inf,
 
 oracle::Quantized ContractTest::Quantize(const std::string& what,
                                          const QuantizeSpec& spec,
-                                         const Bytes& x, const Shape* shape) {
+                                         const Bytes& x) {
   const oracle::Quantized want = oracle::Quantize(spec, x);
   elements_ += spec.rows * spec.cols;
   OnEveryDevice(what, [&](Device& device, const std::string& where) {
-    const auto got = device.Quantize(spec, x, shape);
+    const auto got = device.Quantize(spec, x);
     if (!got.ok()) return Fail(where, got.status().ToString());
     if (want.rejected != got->rejected) {
       return Fail(where, fmt::format("rejected: expected {}, got {}",
@@ -174,13 +188,13 @@ oracle::Quantized ContractTest::Quantize(const std::string& what,
 
 void ContractTest::Dequantize(const std::string& what,
                               const oracle::DequantizeSpec& spec,
-                              const oracle::Copy& copy, const Shape* shape) {
+                              const oracle::Copy& copy) {
   const Bytes want =
       oracle::CanonicalNaNs(spec.output, oracle::Dequantize(spec, copy));
   elements_ +=
       static_cast<int64_t>(want.size()) / oracle::ElementSize(spec.output);
   OnEveryDevice(what, [&](Device& device, const std::string& where) {
-    const auto got = device.Dequantize(spec, copy, shape);
+    const auto got = device.Dequantize(spec, copy);
     if (!got.ok()) return Fail(where, got.status().ToString());
     Check(BytesEq(where, want, oracle::CanonicalNaNs(spec.output, *got)));
   });
@@ -188,12 +202,12 @@ void ContractTest::Dequantize(const std::string& what,
 
 void ContractTest::RhtAmax(const std::string& what,
                            const oracle::AmaxSpec& spec, const AmaxFlags& flags,
-                           const Bytes& x, const Shape* shape) {
+                           const Bytes& x) {
   const oracle::Amaxes want = oracle::RhtAmax(spec, x);
   const std::vector<float> values = oracle::Values(spec.element, x);
   elements_ += spec.rows * spec.cols;
   OnEveryDevice(what, [&](Device& device, const std::string& where) {
-    const auto got = device.RhtAmax(spec, flags, x, shape);
+    const auto got = device.RhtAmax(spec, flags, x);
     if (!got.ok()) return Fail(where, got.status().ToString());
     if (want.rejected != got->rejected) {
       return Fail(where, fmt::format("rejected: expected {}, got {}",
@@ -215,17 +229,17 @@ void ContractTest::RhtAmax(const std::string& what,
 }
 
 void ContractTest::ApplyRht(const std::string& what, Element e,
-                            std::optional<Element> output, const Shape& shape,
+                            std::optional<Element> output, const Size& size,
                             const oracle::Mask& mask, bool inverse,
                             const Bytes& x, int dimension) {
   const Element out = output.value_or(e);
   const Bytes want = oracle::CanonicalNaNs(
       out, oracle::ApplyRht(e, out, mask, inverse, x, dimension));
   const std::vector<float> values = oracle::Values(e, x);
-  elements_ += shape.rows * shape.cols;
+  elements_ += size.rows * size.cols;
   OnEveryDevice(what, [&](Device& device, const std::string& where) {
-    const auto got =
-        device.ApplyRht(e, output, shape, mask, inverse, x, dimension);
+    const auto got = device.ApplyRht(e, output, size.rows, size.cols, mask,
+                                     inverse, x, dimension);
     if (!got.ok()) return Fail(where, got.status().ToString());
     Check(BytesEq(where, want, oracle::CanonicalNaNs(out, *got)));
     SameSeen(where, HasNan(values), HasInf(values), device.report().saw_nan,

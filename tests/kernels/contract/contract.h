@@ -46,9 +46,12 @@ uint16_t SuiteMask(size_t turn);
 // Picks one of `options` for combination number `turn`. Picks with different
 // `salt` are independent, so that all pairs of options occur.
 size_t Draw(size_t turn, uint64_t salt, size_t options);
-// The flavors to test a shape with: all flavors for a small shape, one per turn
-// for a large shape.
-std::vector<Flavor> FlavorsFor(const Shape& shape, size_t turn);
+// The flavors to test a size with: all flavors for a small size, one per turn
+// for a large one.
+std::vector<Flavor> FlavorsFor(const Size& size, size_t turn);
+// Groups for M rows: empty groups at the start, at the end and between groups
+// of various sizes.
+std::vector<int64_t> SplitsFor(int64_t rows, size_t turn);
 
 class ContractTest : public testing::Test {
  protected:
@@ -69,18 +72,16 @@ class ContractTest : public testing::Test {
 
   // Each of these runs a request on every device, and fails with `what` if a
   // result differs from the oracle's. All NaN are equal in decoded and rotated
-  // values. `shape` is passed to Device. Quantize returns the oracle's result.
+  // values. Quantize returns the oracle's result.
   oracle::Quantized Quantize(const std::string& what,
                              const oracle::QuantizeSpec& spec,
-                             const oracle::Bytes& x,
-                             const Shape* shape = nullptr);
+                             const oracle::Bytes& x);
   void Dequantize(const std::string& what, const oracle::DequantizeSpec& spec,
-                  const oracle::Copy& copy, const Shape* shape = nullptr);
+                  const oracle::Copy& copy);
   void RhtAmax(const std::string& what, const oracle::AmaxSpec& spec,
-               const AmaxFlags& flags, const oracle::Bytes& x,
-               const Shape* shape = nullptr);
+               const AmaxFlags& flags, const oracle::Bytes& x);
   void ApplyRht(const std::string& what, oracle::Element e,
-                std::optional<oracle::Element> output, const Shape& shape,
+                std::optional<oracle::Element> output, const Size& size,
                 const oracle::Mask& mask, bool inverse, const oracle::Bytes& x,
                 int dimension = 16);
 

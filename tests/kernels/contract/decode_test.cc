@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "fmt/format.h"
 #include "kernels/plan/support.h"
@@ -12,7 +13,6 @@
 namespace quantd {
 namespace {
 
-using oracle::Bytes;
 using oracle::DequantizeSpec;
 
 enum class Content {
@@ -34,12 +34,30 @@ uint32_t PlainScale(const FormatSpec& f, uint32_t random) {
   return 0x3A000000u + random % 0x04000000u;
 }
 
+// Amaxes that no encoder gives are among them, and values near every branch.
+constexpr float kAmaxes[] = {3.3f,
+                             0.0f,
+                             1e-45f,
+                             1e-37f,
+                             7.8e-36f,
+                             7.9e-36f,
+                             7.5e35f,
+                             7.7e35f,
+                             1e36f,
+                             3e38f,
+                             2688.0f,
+                             std::numeric_limits<float>::max(),
+                             std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::quiet_NaN()};
+
 oracle::Copy CopyOf(const FormatSpec& f, const oracle::Layout& layout,
                     Content content, uint64_t seed) {
   oracle::Copy copy;
   copy.data = RandomBytes(static_cast<int64_t>(layout.DataBytes()), seed);
   copy.scale = RandomBytes(static_cast<int64_t>(layout.ScaleBytes()), seed + 1);
-  copy.amax = {content == Content::kAny && seed % 2 != 0 ? 1e36f : 3.3f};
+  copy.amax = {content == Content::kAny
+                   ? kAmaxes[Draw(seed, 1, std::size(kAmaxes))]
+                   : 3.3f};
   if (content == Content::kAny || layout.empty()) return copy;
   for (int64_t line = 0; line < layout.lines; ++line) {
     for (int64_t b = 0; b < layout.blocks; ++b) {

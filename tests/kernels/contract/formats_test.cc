@@ -19,22 +19,6 @@ using oracle::QuantizeSpec;
 
 constexpr uint16_t kMasks[] = {0xD7E8, 0x0000, 0xFFFF, 0x5A3C, 0x8001};
 
-// Groups for M rows: empty groups at the start, at the end and between groups
-// of various sizes.
-std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
-  std::vector<int64_t> splits = {0};
-  int64_t left = rows;
-  for (size_t i = 0; left > 0; ++i) {
-    const uint64_t random = Mix(turn * 131 + i);
-    const int64_t most = i % 3 == 0 ? 150 : 40;
-    const int64_t n = std::min<int64_t>(left, random % most);
-    splits.push_back(n);
-    left -= n;
-  }
-  splits.push_back(0);
-  return splits;
-}
-
 class FormatsContract : public ContractTest,
                         public testing::WithParamInterface<FormatSpec> {
  protected:

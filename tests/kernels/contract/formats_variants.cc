@@ -46,6 +46,18 @@ std::vector<Variant> VariantsFor(const FormatSpec& f) {
       }
     }
   }
+  if (f.options & kOptRht && f.options & kOptGivenAmax) {
+    // The amax of a rotated copy, or of both, is given.
+    v.push_back({"rht given", [](QuantizeSpec& s, size_t turn) {
+                   Rotated(kRhtDimensions[turn / 2 % 4], false)(s, turn);
+                   const float amax =
+                       kGivenAmaxes[turn % std::size(kGivenAmaxes)];
+                   s.row_amax.clear();
+                   s.column_amax.clear();
+                   if (s.rowwise && turn % 3 != 1) s.row_amax = {amax};
+                   if (s.columnwise && turn % 3 != 2) s.column_amax = {amax};
+                 }});
+  }
   if (f.options & kOptEstimation) {
     v.push_back(
         {"estimated", [](QuantizeSpec& s, size_t turn) {

@@ -72,14 +72,6 @@ std::string CaseName(const testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-std::vector<int64_t> SplitsFor(int64_t rows, size_t turn) {
-  std::vector<int64_t> splits = {0};
-  for (int64_t left = rows; left > 0; left -= splits.back()) {
-    splits.push_back(std::min<int64_t>(left, 1 + Mix(turn + left) % 90));
-  }
-  return splits;
-}
-
 class ProfilesContract : public ContractTest,
                          public testing::WithParamInterface<Case> {
  protected:
@@ -124,8 +116,8 @@ class ProfilesContract : public ContractTest,
     if (Draw(turn, 5, 4) != 0) return;
     spec->splits = SplitsFor(spec->rows, turn);
     // Sometimes leaves rows after the last group.
-    if (Draw(turn, 7, 3) == 0 && spec->splits.size() > 1) {
-      spec->splits.pop_back();
+    if (Draw(turn, 7, 3) == 0 && spec->splits.size() > 2) {
+      spec->splits.resize(spec->splits.size() - 2);
     }
   }
   bool Takes(Element e) const {
@@ -193,20 +185,6 @@ TEST_P(ProfilesContract, GivenAmax) {
         Quantize(What(spec, flavor), spec,
                  SuiteTensor(e, spec.rows * spec.cols, flavor));
       }
-    }
-  }
-}
-
-// Tensors of zeros only, with and without signs, and a tensor whose maximum is
-// so small that its scale underflows.
-TEST_P(ProfilesContract, ZerosAndUnderflowingScales) {
-  for (Element e : kElements) {
-    if (!Takes(e)) continue;
-    for (float value : {0.0f, -0.0f, 1e-44f, -3e-39f}) {
-      QuantizeSpec spec = Spec(e, {19, 160});
-      const std::vector<float> x(spec.rows * spec.cols, value);
-      Quantize(fmt::format("{} of {}", value, Name(DTypeOf(e))), spec,
-               oracle::FromValues(e, x));
     }
   }
 }

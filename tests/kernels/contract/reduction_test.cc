@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "fmt/format.h"
 #include "kernels/device/devices.h"

@@ -6,11 +6,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -123,45 +121,6 @@ TEST(StochasticTest, RoundsUpWithTheExpectedProbability) {
                            kBins, worst);
 }
 
-// The mean of 4,096 roundings of each value on the grid of 1/256 of a step is
-// that value. (lane_test.cc tests each value with every byte.)
-TEST(StochasticTest, MeanIsTheValueOnTheGrid) {
-  constexpr int64_t kRows = 4096;
-  constexpr int64_t kCols = 7 * 256 + 16;
-  std::vector<float> x(kRows * kCols, 6.0f);
-  const auto value = [](int64_t i) {  // every grid value once
-    return i < 1024   ? static_cast<float>(i) / 512
-           : i < 1536 ? 2 + static_cast<float>(i - 1024) / 256
-                      : 4 + static_cast<float>(i - 1536) / 128;
-  };
-  // The odd stride spreads the 16 values of a block over the range, so that
-  // each block has a value above 3.
-  const auto at = [](int64_t c) { return c * 1223 % 1792; };
-  for (int64_t r = 0; r < kRows; ++r) {
-    for (int64_t c = 0; c < 1792; ++c) x[r * kCols + c] = value(at(c));
-  }
-  const auto q = OpenCpu().Quantize(UnitSpec(kRows, kCols),
-                                    oracle::FromValues(Element::kF32, x));
-  ASSERT_THAT(q, IsOk());
-  double all = 0;
-  double all_variance = 0;
-  for (int64_t c = 0; c < 1792; ++c) {
-    double sum = 0;
-    for (int64_t r = 0; r < kRows; ++r) {
-      sum += oracle::E2m1Value(CodeAt(q->rowwise.data, r * kCols + c));
-    }
-    const float v = value(at(c));
-    const double step = v >= 4 ? 2 : v >= 2 ? 1 : 0.5;
-    const double f = std::fmod(v, step) / step;
-    const double sigma = step * std::sqrt(kRows * f * (1 - f));
-    // With 1,792 columns the largest deviation may exceed 4 sigma.
-    EXPECT_LE(std::fabs(sum - kRows * double{v}), 5 * sigma) << v;
-    all += (sum - kRows * double{v}) / step;
-    all_variance += kRows * f * (1 - f);
-  }
-  EXPECT_LT(std::fabs(all), 4 * std::sqrt(all_variance));
-}
-
 // The random bytes of a request, found from its replies: 4 + j / 128 becomes 6
 // iff j + byte >= 256, so eight requests determine each byte.
 std::vector<uint8_t> DrawnBytes(Device& device, int64_t rows, int64_t cols,
@@ -254,49 +213,6 @@ TEST(StochasticTest, BytesAreUniformAndDirectionsIndependent) {
               n - kCols);
   independent("rows 16 apart, columnwise", column.data(),
               column.data() + 16 * kCols, n - 16 * kCols);
-}
-
-// A request gives the same bytes with every number of threads and instruction
-// set.
-TEST(StochasticTest, ThreadsAndInstructionSetsGiveTheSameBytes) {
-  struct Shape {
-    oracle::Format format;
-    bool rotated;
-  };
-  for (const auto& [format, rotated] : {Shape{oracle::Format::kNvfp4, false},
-                                        {oracle::Format::kNvfp4, true},
-                                        {oracle::Format::kNvfp4Square, false},
-                                        {oracle::Format::kMxfp4, false},
-                                        {oracle::Format::kMxfp4, true}}) {
-    QuantizeSpec spec;
-    spec.element = Element::kBF16;
-    spec.format = format;
-    spec.rows = 1501;
-    spec.cols = 672;
-    spec.columnwise = true;
-    spec.rotate_rows = spec.rotate_columns = rotated;
-    spec.mask = 0xD7E8;
-    spec.stochastic = true;
-    spec.seed = 99;
-    spec.row_offset = 5;
-    spec.column_offset = 3;
-    const Bytes x =
-        MakeTensor(spec.element, spec.rows * spec.cols, Flavor::kOutliers, 21);
-    std::optional<oracle::Quantized> first;
-    for (const std::string& isa : ListCpuIsas()) {
-      for (int threads : {1, 2, 5}) {
-        const auto q = OpenCpu(threads, isa).Quantize(spec, x);
-        ASSERT_THAT(q, IsOk());
-        if (!first) first = *q;
-        const std::string what = fmt::format("{}, {} threads", isa, threads);
-        EXPECT_TRUE(BytesEq(what, first->rowwise.data, q->rowwise.data));
-        EXPECT_TRUE(BytesEq(what, first->rowwise.scale, q->rowwise.scale));
-        EXPECT_TRUE(BytesEq(what, first->columnwise.data, q->columnwise.data));
-        EXPECT_TRUE(
-            BytesEq(what, first->columnwise.scale, q->columnwise.scale));
-      }
-    }
-  }
 }
 
 }  // namespace

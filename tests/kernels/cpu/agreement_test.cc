@@ -81,10 +81,16 @@ TEST(CpuAgreementTest, Quantize) {
   for (Element e : {Element::kF32, Element::kF16, Element::kBF16}) {
     for (Flavor f : {Flavor::kGaussian, Flavor::kSpread, Flavor::kRaw}) {
       const Bytes x = MakeTensor(e, kRows * kCols, f, 7);
-      for (int rotated = 0; rotated < 4; ++rotated) {
+      for (int turn = 0; turn < 8; ++turn) {
+        const int rotated = turn % 4;
         QuantizeOptions options;
         options.format = Format::kNvfp4;
         options.usage = Usage::kBoth;
+        if (turn >= 4) {
+          options.rounding = Rounding::kStochastic;
+          options.stochastic.seed = 99;
+          options.shard.row_offset = 128;
+        }
         options.rht.rowwise = rotated & 1;
         options.rht.columnwise = rotated & 2;
         options.non_finite =
@@ -93,7 +99,7 @@ TEST(CpuAgreementTest, Quantize) {
         if (f == Flavor::kRaw) options.rowwise_amax = {1e20f};
         if (f == Flavor::kRaw) options.columnwise_amax = {1e20f};
         ExpectAgreement(
-            cpus, fmt::format("{} {} {}", Name(DTypeOf(e)), Name(f), rotated),
+            cpus, fmt::format("{} {} {}", Name(DTypeOf(e)), Name(f), turn),
             MakeQuantizePlan(Large(DTypeOf(e)), options), {x});
         elements += kRows * kCols;
       }

@@ -1,8 +1,5 @@
 #include "tests/kernels/device/plan_rows.h"
 
-#include <array>
-#include <iterator>
-
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"
 

@@ -46,7 +46,8 @@ struct Case {
 };
 
 const std::vector<Format> kNvfp4 = {Format::kNvfp4, Format::kNvfp4Square};
-const std::vector<Format> kE4M3 = {Format::kFp8E4M3};
+const std::vector<Format> kGivenE4M3 = {Format::kFp8E4M3};
+const std::vector<Format> kE4M3 = {Format::kFp8E4M3, Format::kFp8ChannelE4M3};
 const std::vector<Format> kE5M2 = {Format::kFp8E5M2};
 const std::vector<Format> kTensors = {Format::kFp8E4M3, Format::kFp8E5M2};
 const std::vector<Format> kMxE4M3 = {Format::kMxfp8E4M3};
@@ -134,10 +135,10 @@ std::vector<Case> TensorCases() {
        0x3F800000, std::vector<uint8_t>(8, 0x7F), std::vector<float>(8, kNan)},
       {"NaN, propagate", kE4M3, kPropagate, {kNan, 3}, 0x7FC00000, 0x3F800000,
        {0x7F, 0x44}, {kNan, 3}},
-      {"given 0", kE4M3, kIgnore, {1000, -3}, 0, 0x3F800000, {0x7E, 0xC4},
+      {"given 0", kGivenE4M3, kIgnore, {1000, -3}, 0, 0x3F800000, {0x7E, 0xC4},
        {448, -3}, 0, 0, 0.0f},
       // The scale is FLT_MAX, so 1 saturates.
-      {"given 2^-149", kE4M3, kIgnore, {1, -1}, 1, 0x00200000, {0x7E, 0xFE},
+      {"given 2^-149", kGivenE4M3, kIgnore, {1, -1}, 1, 0x00200000, {0x7E, 0xFE},
        {448 * 0x1p-128f, -448 * 0x1p-128f}, 0, 0, kLeast},
   };
 }
@@ -238,7 +239,8 @@ class ExtremesTest : public GoldenTest {
 
  private:
   void Run(const Case& c, Format f, bool columnwise) {
-    const int64_t n = oracle::IsTensor(f) ? 8 : oracle::BlockOf(f);
+    const bool whole = oracle::IsTensor(f) || oracle::IsChannel(f);
+    const int64_t n = whole ? 8 : oracle::BlockOf(f);
     QuantizeSpec spec;
     spec.format = f;
     spec.rows = columnwise ? n : 1;

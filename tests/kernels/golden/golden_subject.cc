@@ -43,9 +43,8 @@ Bytes Subject::ApplyRht(Element in, Element out, uint16_t mask, bool inverse,
                         const Bytes& input) {
   const auto rows =
       static_cast<int64_t>(input.size()) / oracle::ElementSize(in) / 16;
-  const Shape shape{{rows, 16}, 1, rows, 16};
   return device_
-             ? Value(device_->ApplyRht(in, out, shape, mask, inverse, input))
+             ? Value(device_->ApplyRht(in, out, rows, 16, mask, inverse, input))
              : oracle::ApplyRht(in, out, mask, inverse, input);
 }
 

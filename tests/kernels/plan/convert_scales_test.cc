@@ -84,27 +84,5 @@ TEST(ScaleLayout, RoundTrips) {
   }
 }
 
-TEST(ScaleLayout, KnownIndices) {
-  // A 128 x 64 NVFP4 copy is one tile.
-  const CopyGeometry tile =
-      Of({Format::kNvfp4, false, 128, 64, 0}, Layout::kSwizzled);
-  EXPECT_EQ(ScaleIndex(tile, 0, 0), 0);
-  EXPECT_EQ(ScaleIndex(tile, 0, 3), 3);
-  EXPECT_EQ(ScaleIndex(tile, 1, 0), 16);
-  EXPECT_EQ(ScaleIndex(tile, 32, 0), 4);
-  EXPECT_EQ(ScaleIndex(tile, 127, 3), 511);
-  // The second tile along the blocks, then the tile below.
-  const CopyGeometry wide =
-      Of({Format::kNvfp4, false, 256, 128, 0}, Layout::kSwizzled);
-  EXPECT_EQ(ScaleIndex(wide, 0, 4), 512);
-  EXPECT_EQ(ScaleIndex(wide, 128, 0), 1024);
-  // A square has one compact scale.
-  const CopyGeometry compact =
-      MakeCopyGeometry(*FindFormat(Format::kNvfp4Square), false, 40, 48, 0,
-                       Layout::kLinear, /*compact_scales=*/true);
-  EXPECT_EQ(ScaleIndex(compact, 15, 2), 2);
-  EXPECT_EQ(ScaleIndex(compact, 16, 0), 3);
-}
-
 }  // namespace
 }  // namespace quantd

@@ -37,21 +37,6 @@ TEST(GeometryTest, SwizzledIndexIsTheSumOfItsParts) {
   }
 }
 
-TEST(GeometryTest, SwizzledIndexIsAPermutation) {
-  for (const int64_t columns : {1, 4, 5, 12}) {
-    std::vector<int64_t> all;
-    for (int64_t row = 0; row < 256; ++row) {
-      for (int64_t c = 0; c < RoundUp(columns, 4); ++c) {
-        all.push_back(SwizzledIndex(row, c, columns));
-      }
-    }
-    std::sort(all.begin(), all.end());
-    for (size_t i = 0; i < all.size(); ++i) {
-      ASSERT_EQ(all[i], static_cast<int64_t>(i));
-    }
-  }
-}
-
 // The index of the scale of block b of line l, for 200 x 320 with dimension 0.
 int64_t ScaleIndex(Format format, bool columnwise, Layout layout, bool compact,
                    int64_t l, int64_t b) {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <string>
 
 #include "fmt/format.h"
 #include "kernels/plan/amax_source.h"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "tests/oracle/codec.h"
@@ -101,39 +100,6 @@ TEST(SignMaskTest, RefusesOtherLengths) {
   EXPECT_THAT(SignMaskFromBytes("ab", 32), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromBytes(std::string(17, 'a'), 128), StatusIs(kBad));
   EXPECT_THAT(SignMaskFromBytes(std::string(15, 'a'), 128), StatusIs(kBad));
-}
-
-TEST(SignMaskTest, MatrixHasTheGoldenSigns) {
-  const auto r = RhtMatrix(kDefaultSignMask, 16);
-  ASSERT_EQ(r.size(), 256u);
-  const auto& golden = Golden()["R_row_neg_masks"];
-  for (int i = 0; i < 16; ++i) {
-    for (int j = 0; j < 16; ++j) {
-      EXPECT_EQ(r[16 * i + j], golden[i].get<int>() >> j & 1 ? -0.25f : 0.25f);
-    }
-  }
-}
-
-TEST(SignMaskTest, MatricesAreOrthogonal) {
-  const SignMask mask = {{0x123456789ABCDEF0, 0x0FEDCBA987654321}};
-  for (int n : {16, 32, 64, 128}) {
-    SignMask used = mask;
-    if (n < 128) used.words[1] = 0;
-    if (n < 64) used.words[0] &= (uint64_t{1} << n) - 1;
-    const auto r = RhtMatrix(used, n);
-    ASSERT_EQ(r.size(), static_cast<size_t>(n) * n);
-    const float entry = static_cast<float>(1 / std::sqrt(double(n)));
-    for (int a = 0; a < n; ++a) {
-      for (int b = 0; b < n; ++b) {
-        double dot = 0;
-        for (int j = 0; j < n; ++j) {
-          ASSERT_EQ(std::fabs(r[a * n + j]), entry);
-          dot += double{r[a * n + j]} * r[b * n + j];
-        }
-        ASSERT_NEAR(dot, a == b, 1e-6) << n;
-      }
-    }
-  }
 }
 
 TEST(SignMaskTest, IntegersAreMasks) {

@@ -155,26 +155,6 @@ TEST_F(GateTest, LimitsTheNumberAndBytesOfWaiters) {
   EXPECT_EQ(waits[1].outcome, Outcome::kGranted);
 }
 
-TEST_F(GateTest, LargeRequestIsNotPassedForEver) {
-  std::vector<Lease> held;
-  for (int i = 0; i < 63; ++i) held.push_back(Admitted(kMiB, "crowd"));
-  TestWaiter large;
-  Lease lease;
-  ASSERT_EQ(Message(48 * kMiB, "a", &large, &lease).outcome, Outcome::kWaiting);
-  // Small requests keep arriving, each in place of a finished one.
-  int rounds = 0;
-  std::vector<std::unique_ptr<TestWaiter>> waits;
-  for (; rounds < 1000 && large.told == 0; ++rounds) {
-    held.erase(held.begin());
-    waits.push_back(std::make_unique<TestWaiter>());
-    ASSERT_EQ(Message(200 << 10, "b", waits.back().get(), &lease).outcome,
-              Outcome::kWaiting);
-    gate_->Decide(now_);
-  }
-  EXPECT_EQ(large.outcome, Outcome::kGranted);
-  EXPECT_LE(rounds, 63);
-}
-
 // Without this rule, a caller that does not read its replies would hold all
 // memory until its calls are cancelled.
 TEST_F(GateTest, IdentityAboveItsPartLeavesHalfToOthers) {

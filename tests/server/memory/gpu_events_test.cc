@@ -2,7 +2,6 @@
 // record them, and events that never complete.
 #include <sys/socket.h>
 
-#include <functional>
 #include <thread>
 
 #include "tests/server/memory/gpu_fixture.h"

@@ -99,19 +99,5 @@ TEST_F(OnGpu, RefusesFalseOffers) {
       Eventually([&] { return server_->memory_door()->use().regions == 0; }));
 }
 
-TEST_F(OnGpu, OversizedOfferOpensOnlyTheAllocation) {
-  StartReal({"cuda:0"});
-  const OfGpu memory = ShareOf(0);
-  for (const uint64_t offset :
-       {uint64_t{kSize}, kSize - kInput + 2, ~uint64_t{0} - 1}) {
-    v1::QuantizeRequest request = Lent(memory.name);
-    request.mutable_memory()->clear_outputs();
-    request.mutable_memory()->mutable_inputs(0)->set_offset(offset);
-    ExpectRefused(request, "memory.inputs[0].offset",
-                  fmt::format("{} bytes inside a region of {}", kInput, kSize),
-                  fmt::format("offset {}", offset));
-  }
-}
-
 }  // namespace
 }  // namespace quantd

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <string>
@@ -75,74 +74,6 @@ TEST_F(DescribeTest, MatchesTheReplyOfQuantize) {
   }
 }
 
-TEST_F(DescribeTest, DescribesOtherFormats) {
-  StartReal({"cpu"});
-  const auto shapes = [&](const v1::QuantizeRequest& request) {
-    std::vector<std::vector<int64_t>> all;
-    const v1::DescribeQuantizeReply reply = Description(request);
-    for (const v1::TensorRef& ref : reply.tensors()) {
-      all.emplace_back(ref.shape().begin(), ref.shape().end());
-    }
-    return all;
-  };
-  using Shape = std::vector<int64_t>;
-  EXPECT_THAT(shapes(Of(v1::FORMAT_FP8_E4M3, {130, 201})),
-              ElementsAre(Shape{130, 201}, Shape{1}, Shape{1}, Shape{201, 130},
-                          Shape{1}, Shape{1}));
-  EXPECT_THAT(shapes(Of(v1::FORMAT_MXFP8_E4M3, {130, 96})),
-              ElementsAre(Shape{130, 96}, Shape{256, 4}, Shape{130, 96},
-                          Shape{8, 128}));
-  EXPECT_THAT(shapes(Of(v1::FORMAT_FP8_BLOCK_E5M2, {130, 201})),
-              ElementsAre(Shape{130, 201}, Shape{2, 132}, Shape{201, 130},
-                          Shape{2, 204}));
-  v1::QuantizeRequest square = Of(v1::FORMAT_NVFP4_2D, {130, 96});
-  square.mutable_options()->mutable_form()->set_compact_scales(true);
-  square.mutable_options()->set_dbias(true);
-  EXPECT_THAT(shapes(square),
-              ElementsAre(Shape{130, 48}, Shape{9, 6}, Shape{1}, Shape{96, 72},
-                          Shape{6, 9}, Shape{1}, Shape{96}));
-  EXPECT_EQ(Description(square).scratch_bytes(), 2u * 96 * 4);
-  v1::QuantizeRequest groups = Of(v1::FORMAT_MXFP4, {50, 32});
-  for (int64_t n : {17, 0, 33})
-    groups.mutable_options()->mutable_splits()->add_rows(n);
-  EXPECT_THAT(Description(groups).tensors(2).group_offsets(),
-              ElementsAre(0, 512, 512, 1536));
-}
-
-TEST_F(DescribeTest, ReturnsTypedErrors) {
-  StartReal({"cpu"});
-  v1::QuantizeRequest illegal = Of(v1::FORMAT_FP8_E4M3, {4, 32});
-  illegal.mutable_options()->mutable_rht()->set_columnwise(true);
-  const RpcResult refused = Describe(illegal.SerializeAsString());
-  EXPECT_EQ(refused.status.error_code(), grpc::INVALID_ARGUMENT);
-  ASSERT_TRUE(refused.detail.has_value());
-  EXPECT_EQ(refused.detail->reason(), ErrorDetail::REASON_INVALID_FIELD);
-  EXPECT_EQ(refused.detail->field(), "rht");
-  EXPECT_EQ(refused.detail->expected(),
-            "rht only with nvfp4, mxfp8_e4m3, mxfp8_e5m2, mxfp4");
-  EXPECT_EQ(refused.detail->got(), "rht with fp8_e4m3");
-  EXPECT_NE(refused.request_id, "");
-  // Quantize gives the same error.
-  const RpcResult quantize = Call(channel_, illegal.SerializeAsString());
-  ASSERT_TRUE(quantize.detail.has_value());
-  EXPECT_EQ(quantize.detail->SerializeAsString(),
-            refused.detail->SerializeAsString());
-  EXPECT_EQ(quantize.status.error_message(), refused.status.error_message());
-
-  for (const std::string& bytes :
-       {std::string("\xff\xff"), std::string("\x0a\x05"),
-        std::string("\x0a\x01\xff")}) {
-    const RpcResult malformed = Describe(bytes);
-    EXPECT_EQ(malformed.status.error_code(), grpc::INVALID_ARGUMENT);
-    ASSERT_TRUE(malformed.detail.has_value());
-    EXPECT_EQ(malformed.detail->reason(), ErrorDetail::REASON_MALFORMED);
-    EXPECT_NE(malformed.request_id, "");
-  }
-  const RpcResult empty = Describe("");
-  ASSERT_TRUE(empty.detail.has_value());
-  EXPECT_EQ(empty.detail->field(), "format");
-}
-
 TEST_F(DescribeTest, IgnoresAPayloadAndRefusesALargeOne) {
   StartReal({"cpu"});
   v1::QuantizeRequest request = Of(v1::FORMAT_MXFP4, {4, 32});
@@ -155,17 +86,6 @@ TEST_F(DescribeTest, IgnoresAPayloadAndRefusesALargeOne) {
   ASSERT_TRUE(large.detail.has_value());
   EXPECT_EQ(large.detail->reason(), ErrorDetail::REASON_TOO_LARGE);
   EXPECT_EQ(large.detail->limit(), 256u << 10);
-}
-
-TEST_F(DescribeTest, DescribesManyGroups) {
-  StartReal({"cpu"});
-  v1::QuantizeRequest request = Of(v1::FORMAT_NVFP4, {1 << 14, 16});
-  for (int i = 0; i < 1 << 14; ++i)
-    request.mutable_options()->mutable_splits()->add_rows(1);
-  const v1::DescribeQuantizeReply reply = Description(request);
-  ASSERT_EQ(reply.tensors_size(), 6);
-  EXPECT_EQ(reply.tensors(1).group_offsets_size(), (1 << 14) + 1);
-  EXPECT_EQ(reply.tensors(1).group_offsets(1 << 14), 512u << 14);
 }
 
 // DescribeQuantize needs neither a device nor memory for the tensor.
@@ -216,53 +136,6 @@ TEST_F(DescribeTest, ServerInfoListsFormatsAndTheirOptions) {
                           "statistics", "profile"));
   EXPECT_THAT(formats["fp8_e4m3"].rht_dimensions(), IsEmpty());
   EXPECT_THAT(formats["nvfp4_2d"].rht_dimensions(), IsEmpty());
-}
-
-TEST_F(DescribeTest, UsesTheServersDefaultEstimate) {
-  options_.estimate = 1.5f;
-  StartReal({"cpu"});
-  v1::QuantizeRequest request = QuantizeOnes(32);
-  request.mutable_options()->set_usage(v1::USAGE_BOTH);
-  request.mutable_options()->mutable_rht()->set_columnwise(true);
-  // Returns the columnwise amax of a Quantize call, whose reply also has the
-  // description.
-  const auto amax = [&](v1::QuantizeReply* reply) {
-    const RpcResult result = Call(channel_, request.SerializeAsString());
-    EXPECT_TRUE(result.status.ok()) << result.status.error_message();
-    EXPECT_TRUE(reply->ParseFromString(result.reply));
-    EXPECT_FALSE(reply->options().statistics());
-    EXPECT_FALSE(reply->report().has_columnwise());
-    float value = 0;
-    for (const v1::TensorRef& ref : reply->tensors()) {
-      if (ref.kind() != v1::TENSOR_KIND_COLUMNWISE_AMAX) continue;
-      std::memcpy(&value, reply->payload().data() + ref.offset(), sizeof value);
-    }
-    return value;
-  };
-  v1::QuantizeReply reply;
-  EXPECT_EQ(amax(&reply), 1.5f);
-  EXPECT_EQ(reply.options().amax_estimation_scale(), 1.5f);
-  request.mutable_options()->set_amax_estimation_scale(3);
-  EXPECT_EQ(amax(&reply), 3);
-  EXPECT_EQ(reply.options().amax_estimation_scale(), 3);
-  request.mutable_options()->clear_amax_estimation_scale();
-  request.mutable_options()->mutable_given_amax()->set_rowwise(100);
-  EXPECT_EQ(amax(&reply), 150);
-  request.mutable_options()->clear_given_amax();
-  // The amax of sixteen ones after the rotation with the default signs.
-  request.mutable_options()->set_amax_estimation_scale(0);
-  EXPECT_EQ(amax(&reply), 2);
-  // A call that is legal only with the default estimate.
-  request.mutable_options()->clear_amax_estimation_scale();
-  request.mutable_options()->set_usage(v1::USAGE_COLUMNWISE);
-  request.mutable_options()->mutable_given_amax()->set_rowwise(1);
-  request.clear_payload();
-  Description(request);
-  v1::GetServerInfoReply info;
-  grpc::ClientContext context;
-  ASSERT_TRUE(
-      v1::Quantd::NewStub(channel_)->GetServerInfo(&context, {}, &info).ok());
-  EXPECT_EQ(info.limits().amax_estimation_scale(), 1.5f);
 }
 
 }  // namespace

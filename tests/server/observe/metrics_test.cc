@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <cmath>
-#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>

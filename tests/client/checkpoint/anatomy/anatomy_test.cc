@@ -9,8 +9,6 @@
 namespace quantd::checkpoint {
 namespace {
 
-using testing::HasSubstr;
-
 struct RoleCase {
   const char* config;
   const char* module;

@@ -1,4 +1,3 @@
-#include <utility>
 
 #include "tests/client/checkpoint/fault.h"
 

@@ -187,10 +187,9 @@ TEST_F(ModelVerdict, FormatsGiveNormalNumbersTheirUsualDb) {
           std::pair{WeightFormat::kMxfp8, "modelopt"},
           std::pair{WeightFormat::kMxfp4, "compressed-tensors"}}) {
       SCOPED_TRACE(fmt::format("{} by {}", Name(format), dialect));
-      ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
-                           dialect, "--format", std::string(Name(format))})
-                    .code,
-                0);
+      MustConvert(
+          "m", "made",
+          {"--dialect", dialect, "--format", std::string(Name(format))});
       const Outcome compared = Run({"compare", At("m"), At("made"), "--json"});
       EXPECT_EQ(compared.code, 0);
       const auto tensor = ModelJson::parse(compared.out)["tensors"][0];
@@ -203,7 +202,7 @@ TEST_F(ModelVerdict, FormatsGiveNormalNumbersTheirUsualDb) {
 
 TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  MustConvert("m", "made");
   const Outcome good = Run({"compare", At("m"), At("made")});
   EXPECT_EQ(good.code, 0);
   EXPECT_THAT(good.out, HasSubstr("verdict: none of the 14 tensors that differ "
@@ -260,10 +259,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
 
 TEST_F(ModelVerdict, VerifyAcceptsScaleNamesAndInspectNamesOddTensors) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made"), "--dialect",
-                       "deepseek", "--format", "fp8_block"})
-                .code,
-            0);
+  MustConvert("m", "made", {"--dialect", "deepseek", "--format", "fp8_block"});
   const auto made = checkpoint::Model::Open(At("made"));
   ASSERT_THAT(made, IsOk());
   const auto write = [&](const char* dtype) {
@@ -317,7 +313,7 @@ TEST_F(ModelVerdict, VerifyAcceptsScaleNamesAndInspectNamesOddTensors) {
 
 TEST_F(ModelVerdict, LintSaysThatAModelIsNotQuantized) {
   WriteLlama(Fresh("m"));
-  ASSERT_EQ(RunServed({"convert", At("m"), Fresh("made")}).code, 0);
+  MustConvert("m", "made");
   const Outcome plain = Run({"lint", At("m")});
   EXPECT_EQ(plain.code, 8);
   EXPECT_THAT(plain.out,

@@ -9,8 +9,8 @@ target_compile_features(quantd_client PUBLIC cxx_std_20)
 target_include_directories(quantd_client PUBLIC
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
-# Removes properties that only serve to build quantd from the exported targets:
-# warnings, sanitizers, and the directory of generated code.
+# Keeps a property that only serves to build quantd out of the exported target:
+# warnings, sanitizers, or the directory of generated code.
 function(quantd_keep_private target property)
   get_target_property(value ${target} ${property})
   if(value)

@@ -4,7 +4,7 @@
 find_library(QUANTD_ZLIB_A NAMES libz.a REQUIRED)
 get_filename_component(QUANTD_ARCHIVES ${QUANTD_ZLIB_A} DIRECTORY)
 set(QUANTD_OTHER_ARCHIVES "" CACHE PATH
-  "A folder of archives that replace the distribution's of the same names")
+  "A folder whose archives replace those of the distribution that have the same names")
 
 # Finds the path of an archive, given its name.
 function(quantd_archive variable name)
@@ -15,8 +15,8 @@ function(quantd_archive variable name)
   set(${variable} ${archive} PARENT_SCOPE)
 endfunction()
 
-# Programs that link absl::strings must get the archive, too, or they would
-# contain Abseil twice.
+# Programs that link absl::strings must also get its archive, not the shared
+# library, or they would contain Abseil twice.
 file(STRINGS ${absl_DIR}/abslTargets.cmake lines
   REGEX "^add_library\\(absl::[a-z0-9_]+ SHARED")
 foreach(line ${lines})

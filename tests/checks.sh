@@ -64,7 +64,7 @@ format() {
   command -v $tool >/dev/null || tool=clang-format
   command -v $tool >/dev/null || { missing "clang-format 14"; return; }
   [[ $($tool --version) =~ version\ 14\. ]] ||
-    { missing "clang-format 14, but $($tool --version)"; return; }
+    { missing "clang-format 14 (there is $($tool --version))"; return; }
   [ -z "$fix" ] || mode=-i
   # shellcheck disable=SC2086  # one word a flag
   listed '\.(h|cc|cu|cuh)$' | xargs -P "$(nproc)" -n 40 $tool $mode
@@ -98,7 +98,7 @@ shell() {
 }
 spelling() {
   command -v codespell >/dev/null || { missing codespell; return; }
-  # An HTTP/2 header, an infinity, and a misspelt key in a test.
+  # te is an HTTP/2 header, kInf infinity, and versiom a key that a test misspells.
   prose | xargs codespell --ignore-words-list te,kinf,versiom
 }
 english() { tests/checks/english.py; }

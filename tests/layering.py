@@ -7,8 +7,8 @@ include, and everything else is forbidden.
 It also fails when headers and sources include each other in a circle, when a
 folder has no line or too many files, when a line allows what no file needs,
 when a file has a name that says nothing or an include guard that does not match
-its path, and when any file but proto/net/received_message takes slices out of a
-gRPC message; that file says why.
+its path, and when a file outside tests/ takes slices out of a gRPC message. Only
+proto/net/received_message may do that, and says why.
 """
 
 import collections
@@ -245,12 +245,12 @@ def faults_of_file(path, text):
     name = path.removeprefix(PUBLIC + "/")
     guard = "QUANTD_" + re.sub(r"[/.]", "_", name).upper() + "_"
     if path.split("/")[0] not in ROOMS:
-        yield f"{path}: there is no such room"
+        yield f"{path}: is below none of {', '.join(ROOMS)}"
     if path.endswith("h") and f"#ifndef {guard}\n#define {guard}\n" not in text:
         yield f"{path}: its include guard is not {guard}"
     if (SLICES.search(text) and not path.startswith("tests/")
             and unit(path) != "proto/net/received_message"):
-        yield f"{path} takes slices out of a message of gRPC's"
+        yield f"{path} takes slices out of a gRPC message"
 
 
 def faults_of(tree, lines):

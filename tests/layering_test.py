@@ -64,7 +64,7 @@ class LayeringTest(unittest.TestCase):
         self.assertIn(f"layering: {fault}", self.faults())
 
     def sources(self):
-        """The sources of each folder, those without a line of their own."""
+        """The sources of each folder, without files that have their own line."""
         lines = layering.lines_of()
         folders = {}
         for path in sorted(filter(layering.SOURCE.search, self.tree)):
@@ -111,7 +111,7 @@ class LayeringTest(unittest.TestCase):
         self.assertRegex("\n".join(self.faults()),
                          "a circle: .*include/quantd/format")
 
-    def test_a_word_of_all_rooms_that_needs_the_client_is_found(self):
+    def test_a_vocabulary_header_that_includes_the_client_is_found(self):
         self.plant("include/quantd/plan.h", '#include "quantd/client.h"')
         self.expect("include/quantd/plan.h includes quantd/client.h: "
                     "not allowed")
@@ -120,7 +120,8 @@ class LayeringTest(unittest.TestCase):
         self.write(f"{NEW}/file.cc", "")
         self.expect(f"{NEW}: no line says what it may include")
         self.write("room/file.cc", "")
-        self.expect("room/file.cc: there is no such room")
+        self.expect("room/file.cc: is below none of "
+                    + ", ".join(layering.ROOMS))
 
     def test_a_folder_that_outgrows_its_size_is_found(self):
         for i in range(layering.MOST_UNITS + 1):
@@ -146,7 +147,7 @@ class LayeringTest(unittest.TestCase):
 
     def test_slices_taken_out_of_a_message_are_found(self):
         self.plant("server/server.cc", "void F() { buffer.Dump(&slices); }")
-        self.expect("server/server.cc takes slices out of a message of gRPC's")
+        self.expect("server/server.cc takes slices out of a gRPC message")
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ checks       5   5 always   Cheap checks
 build      500  60 always   The README test command: build
 tests      560 560 optional The README test command: tests
 part       190 190 always   The README test command: tests, in part
-memory     230  30 always   Sanitizers of addresses: wire, gate and door
+memory     230  30 always   Address sanitizer: wire, gate and door
 emulation  480 360 optional CUDA kernels, emulated
-sanitizers 380 190 optional Sanitizers of addresses and undefined behaviour
+sanitizers 380 190 optional Address and undefined behaviour sanitizers
 cuda       180  20 optional Every CUDA target
 fuzz       180 110 optional Fuzzing
 threads    160  60 optional Thread sanitizer: CPU backend and block pool
@@ -63,7 +63,7 @@ pace_fits() {
   done
   (($2 + rest * $(pace_slowness) / 100 <= pace_deadline))
 }
-# pace_is_slow: time limits in tests and measurements mean little here.
+# pace_is_slow: whether time limits and measured times mean little on this machine.
 pace_is_slow() { (($(pace_slowness) >= 180)); }
 # pace_bound NAME NOW: the seconds after which a phase counts as hanging: three
 # times what is expected plus five minutes, but not beyond the end.

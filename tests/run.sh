@@ -38,7 +38,7 @@ done
 # What it will do, in minutes of one core of the machine in CONTRIBUTING.md,
 # plus minutes of tests that run alone.
 compile=18 compare=5 alone=5
-packages="checked only" long="not run (--full)" gpus="not run: no GPU here"
+packages="checked only" long="not run (--full runs them)" gpus="not run: no GPU here"
 build="about $((compile / jobs + 1)) min without a compiler cache"
 [ -z "$install" ] || packages="installed where missing"
 [ ! -e "build/$preset/build.ninja" ] || build="only what changed"
@@ -87,7 +87,7 @@ run "Rpc" -LE '^(unit|contract|slow|long|gpu)$' "$@"
 if [ -z "$part" ]; then
   run "Slow" -L '^slow$' -LE '^(long|gpu)$' "$@"
 else
-  echo "SKIPPED: tests with label slow, and of the contract all but one" \
+  echo "SKIPPED: tests with label slow, and all of the contract but one" \
     "combination in $part: NOT TESTED, this machine is $slowness times slower"
 fi
 if [ -n "$full" ]; then run "Long" -L '^long$' "$@"; fi

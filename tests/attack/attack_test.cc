@@ -117,7 +117,7 @@ std::string NameOf(const testing::TestParamInfo<Attack>& info) {
 
 class EdgeTest : public testing::TestWithParam<Attack> {};
 TEST_P(EdgeTest, AttackHarmsNoGoodClient) {
-  if (!Edge::IsHere()) GTEST_SKIP() << "haproxy is not here: NOT TESTED";
+  if (!Edge::IsHere()) GTEST_SKIP() << "haproxy is not installed: NOT TESTED";
   Attacked(GetParam(), Way::kEdge);
 }
 INSTANTIATE_TEST_SUITE_P(All, EdgeTest, testing::ValuesIn(Chosen(Way::kEdge)),
@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
   constexpr std::string_view kSeconds = "--seconds=";
   testing::InitGoogleTest(&argc, argv);
   if (!quantd::attack::Edge::IsHere()) {
-    std::cerr << "haproxy is not here: attacks through the edge are NOT TESTED "
+    std::cerr << "haproxy is missing: attacks through the edge are NOT TESTED "
                  "(deploy/install-deps.sh --checks installs it)\n";
   }
   for (int i = 1; i < argc; ++i) {

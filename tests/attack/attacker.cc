@@ -45,7 +45,8 @@ int main(int argc, char** argv) {
   app.add_option("address", target.address, "IP:PORT or unix:PATH")->required();
   app.add_option("attack", name, "name of the attack, \"honest\" or \"list\"")
       ->required();
-  app.add_option("--seconds", seconds, "how long")->capture_default_str();
+  app.add_option("--seconds", seconds, "length of the attack")
+      ->capture_default_str();
   app.add_option("--source", target.source, "source IP address");
   app.add_flag("--tls", target.tls, "TLS without verifying the server");
   app.add_option("--certificate", target.certificate,

@@ -114,8 +114,8 @@ void DribbledBody(Assault& assault) {
   });
 }
 
-// Requests replies of 32 MiB by requests of 4 MiB, and does not read them, or
-// reads them byte by byte. The latter make progress, but never end.
+// Requests replies of 32 MiB by requests of 4 MiB, and does not read them. If
+// it `drips`, it reads them byte by byte: they make progress, but never end.
 void Unread(Assault& assault, bool drips) {
   const std::string request = DequantizeRequestOf(2048);
   const std::string one = Octets(1, 4);

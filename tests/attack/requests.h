@@ -21,17 +21,17 @@ inline constexpr char kWatch[] = "/grpc.health.v1.Health/Watch";
 std::string QuantizeRequestOf(int64_t rows);
 // A Quantize request of rows x 1 bf16 zeros to FP8 in square blocks, rowwise.
 std::string SlowRequestOf(int64_t rows);
-// QuantizeRequestOf as the first message of a stream, followed by a chunk of
-// zeros.
+// The first message of a stream with the tensor of QuantizeRequestOf, and a
+// chunk of zeros to follow it.
 std::string StreamStartOf(int64_t rows, bool reduces = false);
 std::string ChunkOf(size_t bytes);
-// A Quantize request of 512 bytes in `groups` groups, only one of them not
+// A Quantize request of 512 bytes in `groups` groups. All but the first are
 // empty.
 std::string GroupsRequest(int groups);
 // A Dequantize request whose reply of rows x 4096 fp32 is seven times as large.
 std::string DequantizeRequestOf(int64_t rows);
-// A Dequantize request that is refused because its shape has `numbers`
-// dimensions.
+// A Dequantize request that is refused because the shape of its codes has
+// `numbers` dimensions.
 std::string WrongShapeRequest(int numbers);
 
 }  // namespace quantd::attack

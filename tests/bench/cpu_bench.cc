@@ -1,4 +1,4 @@
-// Measures the CPU backend in GB/s of input, and as ceiling a memcpy of the
+// Measures the CPU backend in GB/s of input. The ceiling is a memcpy of the
 // same bytes by as many threads in the same run. Results are medians.
 // Instruction sets and ceilings are interleaved, so that a slow phase of the
 // machine affects all of them. All bytes are in the memory that jobs use
@@ -189,7 +189,7 @@ int main(int argc, char** argv) {
   app.add_option("--mib", flags.mib, "MiB of bf16 input")
       ->capture_default_str();
   int64_t cols = 4096;
-  app.add_option("--cols", cols, "Its columns")->capture_default_str();
+  app.add_option("--cols", cols, "Columns of the input")->capture_default_str();
   app.add_option("--runs", flags.runs, "Number of runs for each median")
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "0: all cores")->delimiter(',');
@@ -201,7 +201,7 @@ int main(int argc, char** argv) {
   app.add_option("--host", flags.host, "Name of this machine, for the results");
   app.add_option("--commit", flags.commit,
                  "Commit of this build, for the results");
-  app.add_option("--date", flags.date, "When");
+  app.add_option("--date", flags.date, "Date, for the results");
   app.add_option("--dump", flags.dump,
                  "Folder for the input and the output tensors");
   app.add_option("--matrix", flags.matrix,

@@ -159,11 +159,11 @@ def main():
     parser.add_argument("--cpu-bench", default="build/cpu/tests/bench/cpu_bench")
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--threads", default="1,0", help="cpu_bench's")
+    parser.add_argument("--threads", default="1,0", help="threads of cpu_bench")
     parser.add_argument("--json", help="file for the results")
     parser.add_argument("--host", default="", help="name of this machine, for the results")
     parser.add_argument("--commit", default="", help="commit of the build, for the results")
-    parser.add_argument("--date", default="", help="when")
+    parser.add_argument("--date", default="", help="date, for the results")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)

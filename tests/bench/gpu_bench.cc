@@ -204,8 +204,8 @@ int Main(int argc, char** argv) {
       ->allow_extra_args(false)
       ->capture_default_str();
   app.add_option("--rows", options.rows,
-                 "names or globs of rows, as nvfp4_*,amax; what they are "
-                 "variants of comes along (default: all)")
+                 "names or globs of rows, like nvfp4_*,amax; rows that they "
+                 "are variants of are added (default: all)")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--rounds", options.rounds, "number of rounds for each median")
@@ -222,7 +222,8 @@ int Main(int argc, char** argv) {
   for (const std::string& text : options.shapes) {
     shapes.emplace_back();
     if (!Parse(text, &shapes.back())) {
-      std::fprintf(stderr, "--shapes: no shape to measure: %s\n", text.c_str());
+      std::fprintf(stderr, "--shapes: cannot measure the shape %s\n",
+                   text.c_str());
       return 2;
     }
   }

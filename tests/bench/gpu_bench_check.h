@@ -42,10 +42,11 @@ struct Verdict {
 };
 
 // Runs two jobs of `row` with equal inputs in separate memory. The first runs
-// whole, over outputs filled with one byte. The second runs over another byte,
-// and then its measured part runs again. Compares the first with the CPU, and
-// the second with the first. A tensor of one period is compared whole. A larger
-// tensor is compared in its first and last rows, without sums over all rows.
+// whole, over outputs filled with one value. The second runs over another
+// value, and then its measured part runs again. Compares the first with the
+// CPU, and the second with the first. A tensor of one period is compared whole.
+// A larger tensor is compared in its first and last rows, without sums over all
+// rows.
 Verdict CheckRow(const RowSpec& row, const Content& content, Backend& cpu,
                  cudaStream_t stream, DeviceJob* first, DeviceJob* second);
 

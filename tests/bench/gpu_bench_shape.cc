@@ -9,7 +9,8 @@
 namespace quantd::bench {
 namespace {
 
-// The least time of a graph in microseconds, at the rate of a good kernel.
+// The least time of a graph in microseconds, and the rate of a good kernel,
+// from which that time is estimated.
 constexpr double kGraphUs = 200;
 constexpr double kBytesPerUs = 3.5e6;
 

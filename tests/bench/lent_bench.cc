@@ -1,4 +1,5 @@
-// Measures jobs on memory of the caller of every type and on their own memory
+// Measures jobs on every type of the caller's memory and on the job's own
+// memory
 // ("own"), and copies by the copy engines, alternating in one run. Results are
 // medians.
 //

@@ -9,7 +9,7 @@
 
 namespace quantd {
 
-// Returns the value at rank q * size, or 0 without values.
+// Returns the value at rank q * (size - 1), rounded, or 0 without values.
 inline double Quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

@@ -223,7 +223,8 @@ int main(int argc, char** argv) {
                "Write results to the caller's memory");
   app.add_flag("--gpu-memory", flags.gpu_memory,
                "Keep tensors and results in the memory of GPU 0");
-  app.add_flag("--given-amax", flags.given_amax, "Not computed");
+  app.add_flag("--given-amax", flags.given_amax,
+               "Give the amax in the request");
   app.add_option("--busy-poll-us", flags.busy_poll_us,
                  "ClientOptions::busy_poll");
   app.add_flag("--rht", flags.rotated, "Rotate rows");

@@ -3,8 +3,8 @@
 
     english.py [--list] [PATH...]    PATHs: files, default all that git tracks
 
-In sources it finds comments that begin with a word by which no sentence about a
-declaration begins, programs that are called "he", and phrases that are not
+In sources it finds comments that begin with a word that cannot begin a sentence
+about a declaration, programs that are called "he", and phrases that are not
 English. On pages it finds the same phrases, and sentences of more than 35 words.
 `LIMITS` has the allowed numbers, which only decrease. CONTRIBUTING.md has
 examples of such comments with better ones.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # .ci/run respects its time limit. It skips nothing on the usual machine. On a
 # machine four times slower it ends in time, and still runs the phases that are
-# never skipped. A failing phase fails the run in both lanes, and missing tools
+# never skipped. A failing phase of either lane fails the run, and missing tools
 # are named. All time limits of ctest grow on a slow machine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,9 +21,9 @@ plan() {
   ended=$(sed -n 's/^#### Done (at \([0-9]*\) s)$/\1/p' <<<"$said")
   left=$(grep -c '^SKIPPED: .*NOT TESTED' <<<"$said" || true)
   [ -n "$ended" ] && ((ended <= $3)) || wrong "$1 %, $2 missed: ends at $ended s"
-  (($4 ? left >= $4 : !left)) || wrong "$1 %, $2 missed: $left left out: $said"
+  (($4 ? left >= $4 : !left)) || wrong "$1 %, $2 missed: $left phases are skipped: $said"
   for name in "${always[@]}"; do
-    grep -q "^#### .*$name.* (at" <<<"$said" || wrong "$1 %, $2 missed: no $name"
+    grep -q "^#### .*$name.* (at" <<<"$said" || wrong "$1 %, $2 missed: $name does not run"
   done
 }
 plan 60 100 1800 0
@@ -49,7 +49,7 @@ pace_done build $((4 * pace_cold[build]))
 ! pace_fits fuzz 3600 || wrong "a phase that would end too late fits"
 pace_fits memory 0 || wrong "a phase that is never skipped does not fit"
 ! pace_fits emulation 2800 || wrong "no time is reserved for phases that are never skipped"
-# A phase that hangs is stopped long before the end of all.
+# A phase that hangs is stopped long before the whole run must end.
 pace_measured 100
 is "the limit of one phase" $((3 * pace_cold[threads] + 300)) "$(pace_bound threads 0)"
 is "the limit near the end" $((pace_end - 4000)) "$(pace_bound threads 4000)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tests/run.sh prints its plan first, uses CUDA if there is a GPU, and runs
-# every label except for long, cheap ones first. Replacements of cmake and ctest
-# only print their arguments.
+# tests/run.sh prints its plan first, uses CUDA if there is a GPU, and runs the
+# tests of all labels but `long`, cheap tests first. Replacements of cmake and
+# ctest only print their arguments.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -56,7 +56,7 @@ expect "arguments" "-L ^unit$ -R wire
 expect "a slow machine" "called: cmake --preset cpu -DQUANTD_TEST_SLOWNESS=4
 -L ^unit$ --repeat until-pass:2
 -L ^contract$ --repeat until-pass:2
-of the contract all but one combination in 29: NOT TESTED" --slowness 4
+all of the contract but one combination in 29: NOT TESTED" --slowness 4
 ! grep -q '\-L ^slow' "$work/said" || { echo "slow tests run on a slow machine"; failed=1; }
 expect "only built" "called: cmake --build" --build
 ! grep -q 'called: ctest' "$work/said" || { echo "tests run with --build"; failed=1; }

@@ -5,7 +5,7 @@
 #   tests/deploy/clean_root.sh [--root BASE] [--slowness N] FOLDER
 #
 #   FOLDER       output of release.sh: wheel, debs and tarball are tested if present
-#   --root BASE  a root of deploy/debian-root.sh with python3-venv, which is copied;
+#   --root BASE  a root that deploy/debian-root.sh made with python3-venv, to copy;
 #                by default one is made, which takes a minute or two
 #
 # Each installation may take N minutes (default 1) and four commands. Wheels and

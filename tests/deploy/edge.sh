@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests HAProxy as configured by deploy/edge, in front of a server, both on loopback.
-# Legal calls pass with the same bytes. All others are refused with gRPC errors.
+# Legal calls pass with the same bytes. All others get an error, or the connection ends.
 #
 #   edge.sh QUANTD QUANTCTL        HAPROXY: the program (default: haproxy in PATH)
 set -euo pipefail
@@ -115,8 +115,8 @@ expect "plain text" '^$' "$(curl --silent --max-time 5 \
   "http://$at/quantd.v1.Quantd/GetServerInfo" || true)"
 expect "a header of 20 KiB" '^HTTP/2 (400|431)|^$' "$(call head \
   quantd.v1.Quantd/GetServerInfo --header "x: $(printf '%020000d' 0)")"
-# The field would have ended the shared connection to the server, with the calls
-# of all clients.
+# If the edge passed this field on, the server would end the connection that all
+# clients of the edge share.
 expect "an invalid -bin field is dropped, and the call passes" '^HTTP/2 200.*grpc-status: 0' \
   "$(call bytes quantd.v1.Quantd/GetServerInfo \
     --header 'x-bin: !!!')"
@@ -139,7 +139,7 @@ edge EDGE_REQUESTS_EACH=5 EDGE_FLOOD_EACH=10
 for _ in {1..13}; do
   last=$(call flood quantd.v1.Quantd/GetServerInfo)
 done
-expect "a client that continues after that" '^$' "$last"
+expect "a client that continues after such refusals" '^$' "$last"
 edge EDGE_EMPTY_EACH=5
 for _ in {1..8}; do
   last=$(call empty grpc.health.v1.Health/Check)

@@ -51,7 +51,7 @@ def most(port, limit):
         connection.close()
     # Connections that were closed just now may still count.
     if not 8 <= refused <= 12:
-        sys.exit(f"{refused} of {limit + 8} connections were refused, not 8")
+        sys.exit(f"{refused} of {limit + 8} connections were refused, not 8 to 12")
     print(f"   connections beyond {limit} are refused")
 
 

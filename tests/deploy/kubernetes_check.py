@@ -110,7 +110,7 @@ class Check:
             self.behind(edge, mounts["tls"])
             return
         if self.config.get("insecure") == "true":
-            self.expect("tls" not in volumes, "a Secret without a use")
+            self.expect("tls" not in volumes, "a Secret that no setting uses")
             return
         for key in ("tls-cert", "tls-key", "tls-client-ca"):
             self.expect(

@@ -23,7 +23,7 @@ if [ "${1:-}" = inside ]; then
   mount --bind "$work/said" run/said
   ip link set lo up
 
-  # Makes settings of the kernel that affect the whole machine read-only.
+  # Kernel settings apply to the whole machine, so the copy cannot write them.
   mount -t proc -o nosuid,nodev,noexec proc proc || exit 77
   for path in proc/{sys,sysrq-trigger,irq,bus,fs,acpi,scsi}; do
     [ -e "$path" ] || continue
@@ -44,7 +44,7 @@ if [ "${1:-}" = inside ]; then
   # The copy has its own terminals, which its systemd mounts.
   ln -s pts/ptmx dev/ptmx
 
-  # Removes everything that the machine starts at boot.
+  # The copy must start nothing of what the machine starts at boot.
   rm -rf {etc,usr/lib}/systemd/system/*.{wants,requires} \
     usr/lib/systemd/system-generators/* etc/systemd/system/*.d
   : >etc/fstab
@@ -107,9 +107,9 @@ ended() {
 trap ended EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
-mkdir "$group" 2>/dev/null || skip "no control group of its own"
+mkdir "$group" 2>/dev/null || skip "no control group can be made"
 made=1
-[ -e "$group/cgroup.kill" ] || skip "a kernel that cannot end a control group"
+[ -e "$group/cgroup.kill" ] || skip "this kernel cannot kill a control group"
 touch "$work/said"
 
 # If one of these processes ends, the next one is killed, down to systemd.

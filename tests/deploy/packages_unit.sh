@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tests the unit, from its first start to its removal. Runs under the systemd of
-# a copy that packages_boot.sh booted, with the packages in DIR. Prints a line
-# for each passed check, and ends with the first failure.
+# Tests the unit, from its first start to its removal. Runs under systemd in the
+# copy of this machine's root file system that packages_boot.sh booted, with the
+# packages in DIR. Prints a line for each passed check, and ends with the first
+# failure.
 #
 #   packages_unit.sh DIR
 set -Eeuo pipefail
@@ -37,7 +38,7 @@ call() {
 # The port file exists while the server serves.
 up() { [ "$(said ActiveState)" = active ] && [ -s /run/quantd/port ]; }
 served() {
-  within 10 up || fail "it does not serve"
+  within 10 up || fail "the unit does not serve after 10 s"
   pid=$(said MainPID)
   call daemon --server "$(cat /run/quantd/port)" \
     --token-file "$dir/token" || { cat "$dir/call"; fail "no call is served"; }
@@ -136,7 +137,7 @@ for peer in quantd daemon; do
 done
 for other in games root; do
   ! call "$other" "${shared[@]}" || fail "$other can share memory"
-  grep -q 'memory-peers' "$dir/call" || { cat "$dir/call"; fail "$other"; }
+  grep -q 'memory-peers' "$dir/call" || { cat "$dir/call"; fail "the refusal of $other does not name --memory-peers"; }
 done
 shown "only the users of --memory-peers can share memory"
 
@@ -225,5 +226,5 @@ is ActiveState inactive
 gone /etc/quantd
 [ -z "$(dpkg-query -W -f '${db:Status-Status}' quantd 2>/dev/null)" ] ||
   fail "dpkg still lists the package"
-shown "purged while serving: stopped, disabled and removed, except for the user" \
-  "and the administrator's files"
+shown "purged while serving: stopped, disabled and removed; the account quantd" \
+  "and the administrator's files stay"

@@ -38,7 +38,7 @@ wait "$server" || { echo "the server ended with an error"; exit 1; }
 trap - EXIT
 
 if [ -z "$root" ]; then
-  # The SDK, only from where dpkg installed it.
+  # Builds the example with the SDK that dpkg installed.
   {
     cmake -S "$dir/example" -B "$dir/built" -G Ninja -DCMAKE_BUILD_TYPE=Debug
     cmake --build "$dir/built" --target quantize_tensor

@@ -59,7 +59,7 @@ if ! git -C "$source" rev-parse --verify -q HEAD >/dev/null 2>&1; then
   echo "no archive: the sources are not a git repository"
   exit 0
 fi
-# A different clone, at a later time, with a different umask.
+# A clone makes the same archive at a later time and with a different umask.
 "$source/deploy/archive.sh" "$work/a.tar.xz"
 git clone -q --no-hardlinks "$source" "$work/clone"
 git -C "$work/clone" checkout -q "$(git -C "$source" rev-parse HEAD)"

@@ -46,7 +46,7 @@ def differing_json(mine, theirs):
 
 
 def one_list(mine, theirs):
-    """Returns `mine`, globs, in place of `theirs`, names of modules, if both mean the same."""
+    """Returns `mine`, a list of globs, if it matches just the modules in `theirs`, else `theirs`."""
     found = {glob: [m for m in theirs if fnmatch(m.rstrip("*"), glob)]
              for glob in mine}
     same = all(found.values()) and {*theirs} == set().union(*found.values())

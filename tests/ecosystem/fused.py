@@ -31,8 +31,8 @@ def _members(source):
 
 
 def differing(source, mine, pack, only=lambda module: True):
-    """Returns the number of bytes of groups in `mine` that differ from the
-    library's for their joined weights, by `pack`, and the number compared."""
+    """Quantizes the joined weights of each group with `pack`, the library.
+    Returns how many bytes of `mine` differ from that, and how many were compared."""
     tensors = directory.tensors(mine)
     groups = {key: members for key, members in _members(source).items()
               if only(members[0][0])}

@@ -77,7 +77,7 @@ class Case:
             wanted = torch.where(usable, theirs, torch.ones_like(theirs))
             wrong += int(stored.item() != wanted.item())
         if wrong:
-            self.row["where"][f"{name}: instead of what is spoilt"] = wrong
+            self.row["where"][f"{name}: replacement of a spoilt weight"] = wrong
             self.row["differing"]["codes"] += wrong
 
 
@@ -187,7 +187,7 @@ def _print(row):
               for part in PARTS if compared[part]) +
           (f"  (spoilt by the library: {len(row['replaced'])})"
            if row["replaced"] else "") +
-          (f"  (other bytes than on its CPU: {row['differing_from_cpu']})"
+          (f"  (bytes that the CPU profile writes differently: {row['differing_from_cpu']})"
            if "differing_from_cpu" in row else ""), flush=True)
     for place, count in row["where"].items():
         print(f"    {place}: {count}", flush=True)

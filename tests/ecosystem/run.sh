@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares quantd with the libraries whose bytes and checkpoints it writes.
+# Compares quantd's bytes and checkpoints with those of the libraries it imitates.
 #
 #   tests/ecosystem/run.sh [--offline] [--record] [--cuda] [LIBRARY...]
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Counts how many lines of each parser the inputs in the tree reach. Prints a
-# table; exit code 1 where they are fewer than --bar.
+# table, and exits with 1 if they are fewer than --bar.
 #
 #   tests/fuzz/coverage.sh [OPTION...] [TARGET...]
 #

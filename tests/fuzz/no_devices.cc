@@ -1,5 +1,5 @@
-// Stubs of kernels/device for a server without a GPU. They allow to build the
-// memory socket for the fuzzer without the arithmetic.
+// Stubs of kernels/device for a server without a GPU. With them, the fuzzer of
+// the memory socket is built without the arithmetic.
 #include "kernels/device/device_memory.h"
 #include "kernels/device/devices.h"
 

@@ -1,5 +1,5 @@
-// A stub of the only call that a quantized tensor makes. It allows to build
-// file parsers for the fuzzer without the client and gRPC.
+// A stub of the only call that a quantized tensor makes. With it, the fuzzers
+// of file parsers are built without the client and gRPC.
 #include "quantd/client.h"
 
 namespace quantd {

@@ -61,7 +61,8 @@ void WriteLentRequests(const std::string& folder) {
   }
 }
 
-// Writes the replies of a correct server. The numbers are those of reply.cc.
+// Writes the replies of a correct server. kLent and kStream are choices of the
+// target reply.cc.
 void WriteReplies(const std::string& folder) {
   constexpr int kLent = 16, kStream = 48;
   const std::vector<Plan> plans = Plans();

@@ -123,7 +123,7 @@ std::string CompareGather(const Request& request, const std::string& flat,
 std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
                             bool legal) {
   if (one != cut) return "a cut changes the error";
-  if (IsMalformed(one)) return legal ? "called " + one.ToString() : "";
+  if (IsMalformed(one)) return legal ? "wrongly called " + one.ToString() : "";
   return GetFieldViolation(one) ? ""
                                 : "an error without a field: " + one.ToString();
 }
@@ -181,7 +181,7 @@ std::string CompareRequests(Method method, const std::string& flat,
     if (one.status() != cut.status()) return "a cut changes the error";
     const bool malformed = IsMalformed(one.status());
     if (malformed == verdict->legal) {
-      return "called " + one.status().ToString();
+      return "wrongly called " + one.status().ToString();
     }
     if (!malformed && !GetFieldViolation(one.status())) {
       return "an error without a field: " + one.status().ToString();

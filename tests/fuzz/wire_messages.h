@@ -39,11 +39,11 @@ std::string LegalMessage(int type, Random& random);
 // Returns a message of a stream.
 std::string StreamMessage(Random& random);
 
-// Returns fields that no message has or of a wrong type, mostly well-formed.
+// Returns fields that are unknown or of a wrong type, and mostly well-formed.
 std::string RawFields(int depth, Random& random);
 
-// Mutates a message once: flips, removes, inserts, doubles or moves bytes, or
-// replaces a tag or a length.
+// Mutates a message once: flips a bit, replaces, removes, doubles or inserts
+// bytes, or inserts numbers, fields or groups.
 void Mutate(std::string* message, Random& random);
 
 // Returns any of these messages, of at most a few KiB.

@@ -101,7 +101,7 @@ absl::StatusOr<Plan> PlanOf(const v1::Tensor& tensor) {
   return MakeRhtAmaxPlan(Desc(tensor), options);
 }
 
-// Returns the size of a tensor's payload if it is small.
+// Returns the size of a tensor's payload, or a random one if it is large.
 size_t TensorBytes(const v1::Tensor& tensor, Random& random) {
   const auto plan = PlanOf(tensor);
   if (!plan.ok() || plan->input_bytes() > 4096 || random.OneIn(20)) {

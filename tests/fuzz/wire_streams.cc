@@ -7,7 +7,7 @@
 namespace quantd::wire {
 namespace {
 
-// Returns a request as in the first message of a stream.
+// Sets the request in a stream's first message from its serialized `bytes`.
 template <typename Request>
 void Open(const std::string& bytes, Request* request, v1::StreamRequest* start,
           Random& random) {

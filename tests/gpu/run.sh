@@ -9,7 +9,7 @@
 # QUANTD_GPU_ELEMENTS: elements to compare with the CPU (1.2e10).
 #
 # Never changes clocks or modes of the GPU. Exits with 0 if all parts passed,
-# with 77 without a GPU, else with 1. gpu.json holds the same state.
+# with 77 without a GPU, else with 1. gpu.json says passed, skipped or failed.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 results=${1:?no folder for the results}

@@ -99,7 +99,7 @@ def second_half(values):
 
 
 def growth(points, resident=False):
-    """Returns the growth in KiB of each process over the second half, in pauses.
+    """Returns the KiB by which each process grew from pause to pause in the second half.
 
     Measures the heap in use if the process reports it, and otherwise, or with
     `resident`, anonymous memory without pools.

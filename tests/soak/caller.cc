@@ -80,7 +80,7 @@ class Caller {
       const auto start = Clock::now();
       ++counts_.started;
       const std::string outcome =
-          kind_ == kInvalid ? CallWithout(i) : Call(cases_[i % cases_.size()]);
+          kind_ == kInvalid ? CallInvalid(i) : Call(cases_[i % cases_.size()]);
       if (flags_.calls) {
         std::printf("%lld %lld %s %s\n",
                     static_cast<long long>(Microseconds(start)),
@@ -120,8 +120,9 @@ class Caller {
     client_ = *std::move(made);
     return true;
   }
-  // Returns whether a status counts. Certificate files are invalid for a moment
-  // while they are replaced, which does not affect connected clients.
+  // Returns whether this thread can make calls after connecting with `status`.
+  // A client that is connected continues: certificate files are invalid for a
+  // moment while they are replaced.
   bool Usable(const absl::Status& status) {
     if (status.ok() || client_ != nullptr || invalid_ != nullptr) return true;
     std::cerr << status.message() << '\n';
@@ -170,7 +171,7 @@ class Caller {
   }
 
   // Makes an invalid call, which the server must refuse.
-  std::string CallWithout(uint64_t i) {
+  std::string CallInvalid(uint64_t i) {
     const InvalidCalls::Answer answer = invalid_->Call(i);
     if (answer.code == absl::StatusCode::kOk) {
       ++counts_.wrong;
@@ -204,7 +205,7 @@ class Caller {
   std::minstd_rand random_;
   int complaints_ = 0;
   std::unique_ptr<Client> client_;
-  HostMemory memory_;  // destroyed after its client
+  HostMemory memory_;  // the input of shared calls
   std::unique_ptr<InvalidCalls> invalid_;
 };
 
@@ -283,7 +284,8 @@ int main(int argc, char** argv) {
   app.add_option("target", flags.target, "target as in Client::Create")
       ->required();
   app.add_option("kinds", flags.kinds, "KIND:THREADS,...")->required();
-  app.add_option("--seconds", flags.seconds, "how long")->capture_default_str();
+  app.add_option("--seconds", flags.seconds, "time to make calls")
+      ->capture_default_str();
   app.add_option("--pace-ms", flags.pace_ms, "pause after each call");
   app.add_option("--attempts", flags.attempts, "attempts of each call");
   app.add_option("--deadline-ms", flags.deadline_ms, "deadline of each call");
@@ -297,9 +299,11 @@ int main(int argc, char** argv) {
                  "memory socket of the server");
   app.add_option("--tls-ca", credentials.ca_file,
                  "authority of the servers' certificates");
-  app.add_option("--tls-cert", credentials.certificate_file, "of this client");
-  app.add_option("--tls-key", credentials.key_file, "of this client");
-  app.add_option("--token-file", credentials.token_file, "a token");
+  app.add_option("--tls-cert", credentials.certificate_file,
+                 "certificate of this client");
+  app.add_option("--tls-key", credentials.key_file, "key of this client");
+  app.add_option("--token-file", credentials.token_file,
+                 "file with a bearer token");
   CLI11_PARSE(app, argc, argv);
   flags.options.channels = 1;
   flags.options.deadline = std::chrono::milliseconds(flags.deadline_ms);

@@ -12,7 +12,7 @@ PAUSE = (0.5, 2.0)  # seconds between two events
 class Chaos:
     """Begins faults, and ends each of them some seconds later.
 
-    `soak` is a Soak, whose `folder` injections use.
+    `soak` is a Soak. Injections get it as their scene.
     """
 
     def __init__(self, soak, seed, without):
@@ -66,7 +66,7 @@ class Chaos:
 
     # Servers.
     def _down(self, number):
-        """Returns the pair's server that may go down if the other one is up."""
+        """Signals one server of the pair and revives it later, unless one is down already."""
         names = ("pair0", "pair1")
         if self.pair_is_down:
             return

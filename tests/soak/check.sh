@@ -1,6 +1,6 @@
 #!/bin/sh
-# The short form, which runs with every build: less than a minute of the soak
-# test, or one fault of each class.
+# The short form, a test with label long: less than a minute of the soak test, or
+# one or two faults of each class.
 #
 #   check.sh soak|faults BUILD
 set -eu

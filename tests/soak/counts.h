@@ -45,7 +45,7 @@ struct KindCounts {
 };
 
 struct Counts {
-  // The observer sets this; no call begins while it is not 0.
+  // soak.py sets this; no call begins while it is not 0.
   Counter paused;
   Counter threads;  // number of threads that make calls
   Counter resting;  // number of these that have seen `paused`

@@ -115,11 +115,11 @@ def wait_for(signs, since, patience):
 
 
 def recovery(scene, over):
-    """Returns when calls were served again.
+    """Returns when calls were served again, or None.
 
-    This is the end of the last call that failed after the fault was over.
-    Without one it is the end of the first call that began after it and was
-    served.
+    Only calls that began after the end of the fault count. This is the end of
+    the first one that was served, or if some failed, of the first one served
+    after the last failure.
     """
     calls = [c for c in scene.calls() if c[0] >= over]
     failed = [c[1] for c in calls if c[3] != "OK"]
@@ -169,8 +169,8 @@ def measure(scene):
     done = time.monotonic()
     lasts = fault.get("lasts_s", 0)
     over_by = injected + lasts
-    # Waits for a fault that only time or this program ends, because calls that
-    # would reveal it may succeed only afterwards.
+    # Waits for the sign while the fault lasts. The calls below may succeed only
+    # after the end of the fault.
     wait_for([sign], injected, lasts if fault.get("over")
              else max(lasts, fault.get("detected_s", 0)))
     if "quiet" in scene.has:
@@ -284,12 +284,12 @@ def run(build, name, fault, device, apart):
 
 
 def own_network():
-    """A network namespace for the whole program, with loopback only."""
+    """Moves this program into a new network namespace with only loopback, if allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() != 0 or libc.unshare(CLONE_NEWNET) != 0:
         return False
-    # Sets the flags by ioctl, since a machine may lack the program for it:
-    # netdevice(7).
+    # Activates loopback by ioctl, netdevice(7), since a machine may lack the
+    # program `ip`.
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", IFF_UP))
     return True

@@ -124,7 +124,7 @@ def soak_summary(result):
     calls, right, wrong, refused, failed = soak_sums(result)
     lines = [f"{result['seconds']} s, {sum(result['faults'].values())} faults, "
              f"{calls} calls: {right} right, {wrong} wrong, {refused} refused "
-             f"or given up as meant, {failed} failed",
+             f"or given up on purpose, {failed} failed",
              "growth in the second half, KiB: " + ", ".join(
                  f"{n} {k}" for n, k in result["growth_kib"].items())]
     if result["not_here"]:

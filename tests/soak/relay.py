@@ -117,7 +117,7 @@ class Link:
             thread.start()
 
     def reset(self):
-        """Wakes the threads, which close the sockets."""
+        """Makes the threads end, which reset the connection."""
         self.ended.set()
 
     def _carry(self, way, source, sink):
@@ -178,9 +178,9 @@ class Link:
             known = self in self.relay.links
             self.relay.links.discard(self)
         if known or first:
-            # The other thread notices the end within its pause. The first
-            # thread to end resets the sockets, which does not wake the other
-            # one, so both use only open sockets.
+            # The other thread notices the end within its pause. The sockets
+            # are closed only after that, below, so that no thread uses a
+            # closed one.
             for end in self.ends:
                 try:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,

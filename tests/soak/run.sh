@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs every kind of call for hours, with every kind of fault, and looks for
-# leaks: README.md.
+# leaks (see README.md).
 #
 #   tests/soak/run.sh HOURS [--build FOLDER] [--device NAME] [--results FOLDER]
 #                     [--seed N] [--pace FACTOR] [--without FAULT]

@@ -14,7 +14,7 @@ from lossy_link import LossyLink
 from relay import Relay
 from servers import Server, stop_all, tcp_segments_resent
 
-# Two or three network namespaces, all of them this program's own.
+# The ends of a link between two network namespaces: clients' and servers'.
 NEAR, FAR = "10.231.0.1", "10.231.0.2"
 SLOW = 0.3  # a call of more seconds counts as slow
 
@@ -129,7 +129,7 @@ class Scene:
         return flag.replace("FOLDER", str(self.folder))
 
     def _make_namespace(self, options, common):
-        """This process is in a namespace of its own already (fault.py)."""
+        """Makes a namespace for the servers. This process has its own (fault.py)."""
         self.namespace = subprocess.Popen(["unshare", "-n", "sleep", "600"])
         self.processes.append(self.namespace)
         time.sleep(0.2)
@@ -166,8 +166,8 @@ class Scene:
             commands += [
                 ["ip", "link", "add", "name", outer, "type", "veth", "peer",
                  "name", inner],
-                # Sends each packet as a frame, since a larger frame would lose
-                # several packets.
+                # Sends each packet in a frame of its own: the loss of a larger
+                # frame would lose several packets.
                 ["ip", "link", "set", outer, "gso_max_segs", "1"],
                 ["ip", "link", "set", inner, "netns",
                  str(self.link.process.pid)],
@@ -277,8 +277,8 @@ class Scene:
         stop_all([s.process for s in self.servers])
         stop_all(self.processes)
         if self.namespace:
-            # They would go with the namespaces, but later, and the next fault
-            # has links of the same names.
+            # The kernel would delete these links with the namespaces, but
+            # maybe after the next fault makes links of the same names.
             for name in ("quantd0", "quantd1"):
                 subprocess.run(["ip", "link", "delete", name], check=False,
                                stderr=subprocess.DEVNULL)

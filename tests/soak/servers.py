@@ -112,7 +112,7 @@ class Server:
             if self.answers():
                 return
             time.sleep(0.02)
-        raise RuntimeError(f"server {self.number} did not begin: {self.log()}")
+        raise RuntimeError(f"server {self.number} did not start: {self.log()}")
 
     def answers(self):
         if self.metrics_address:
@@ -203,7 +203,7 @@ def sample(pid):
 
 
 def tcp_segments_resent(pid):
-    """In the network namespace of a process, since it was created."""
+    """Returns how many segments TCP has resent in the network namespace of a process."""
     names, values = (line.split() for line in pathlib.Path(
         f"/proc/{pid}/net/snmp").read_text().splitlines()
         if line.startswith("Tcp:"))

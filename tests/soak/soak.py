@@ -22,7 +22,7 @@ from relay import Relay
 from servers import ROOT, Build, Server, stop_all
 
 MOST_HOURS = 24 * 14
-PEAKS = 4  # resident memory may grow by this factor of the accepted growth
+PEAKS = 4  # resident memory may grow by this multiple of the accepted growth
 
 
 class Soak:
@@ -248,7 +248,7 @@ class Soak:
         # the heap keeps free memory.
         for name, kib in growth(self.quiet, resident=True).items():
             if kib > PEAKS * most:
-                self.said.append(f"{name} keeps {kib} KiB more than before")
+                self.said.append(f"{name}: resident memory grew by {kib} KiB")
         self.said += uneven(self.quiet)
         return {
             "date": datetime.date.today().isoformat(),

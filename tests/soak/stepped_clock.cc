@@ -28,8 +28,8 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSlice = kSecond / 100;
 
-// This file has no function-local static variables, because threads wait for
-// their initialization by syscall(), which is replaced here.
+// Function-local static variables must be constinit in this file. Otherwise
+// threads would wait for their initialization by syscall(), which it replaces.
 
 const std::atomic<int64_t>* OpenStep() {
   static constinit std::atomic<int64_t> none{0};
@@ -42,8 +42,8 @@ const std::atomic<int64_t>* OpenStep() {
                           : static_cast<const std::atomic<int64_t>*>(at);
 }
 
-// Returns how far the clock is ahead in nanoseconds, or zero until the file
-// exists.
+// Returns how far the clock is ahead in nanoseconds, or zero if the file did
+// not exist at the first call.
 int64_t Ahead() {
   static constinit std::atomic<const std::atomic<int64_t>*> known{nullptr};
   const std::atomic<int64_t>* step = known;
@@ -72,7 +72,7 @@ bool IsWall(clockid_t clock) {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
-// Returns the function that this library replaces.
+// Calls the function that this library replaces.
 template <typename Function>
 class Next {
  public:

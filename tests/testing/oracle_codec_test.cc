@@ -203,7 +203,7 @@ TEST(OracleCodecTest, NoTwoElementsShareAByte) {
 }
 
 // The error of a tile is the sum of the errors of its rows, added in pairs of
-// halves. A row with the maximum of the tile also has its scales.
+// halves. Every row here has the tile's maximum, and so the tile's scales.
 TEST(OracleCodecTest, ErrorsOfATileAddUpAsATree) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     auto x = oracle::Values(

@@ -73,7 +73,7 @@ absl::Status CompareOnLent(Backend& backend, const Plan& plan,
   const Block block = (*job)->TakeOutput();
   if (block.size() != (lend_outputs ? 0 : plan.output_bytes())) {
     return where(
-        "an output block in addition to lent outputs, or none without");
+        "an output block beside lent outputs, or no block without them");
   }
   for (size_t i = 0; i < plan.outputs().size(); ++i) {
     const TensorSpec& spec = plan.outputs()[i];

@@ -12,8 +12,8 @@ class Edge {
  public:
   // Listens on a loopback port with the certificate and key of a PEM file.
   // Forwards calls to `server` while its metrics address `ready` reports that
-  // it is ready. Both are "IP:PORT". The constructor returns once HAProxy finds
-  // the server ready.
+  // it is ready. Both are "IP:PORT". The constructor returns once HAProxy
+  // listens or has failed.
   Edge(const std::string& server, const std::string& ready,
        const std::string& certificate);
   ~Edge();

@@ -35,8 +35,8 @@ void Rotate(QuantizeOptions& o, int dimension) {
   o.rht.dimension = dimension;
 }
 
-// Returns the settings that determine the arithmetic of codes. Every
-// combination of them is a cell.
+// Returns the settings that determine the arithmetic of codes, alone or
+// combined. Each is a cell for every usage.
 std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
   std::vector<Setting> list = {{"", [](RowSpec&, QuantizeOptions&) {}}};
   const auto stochastic = [](RowSpec&, QuantizeOptions& o) {
@@ -92,8 +92,8 @@ std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
   return list;
 }
 
-// Returns the other settings. An option that every cell has appears here with
-// its opposite.
+// Returns the setting for any other option. For an option that all other cells
+// have, it is the opposite.
 std::optional<Setting> OtherOf(const FormatSpec& format,
                                const OptionSpec& option) {
   const std::string name(option.name);
@@ -217,7 +217,7 @@ class Matrix {
   void Add(const FormatSpec& format, Usage usage,
            const std::vector<const Setting*>& settings) {
     RowSpec row = {"", Given(format, usage)};
-    // Amaxes of lines are always computed.
+    // The amax of each channel is always computed.
     QuantizeOptions o = std::get<QuantizeOptions>(row.options);
     if (format.scaling == Scaling::kChannel) FindAmax(row, o);
     std::string line(format.name);

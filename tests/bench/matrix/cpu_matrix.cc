@@ -14,7 +14,7 @@
 namespace quantd::bench {
 namespace {
 
-// The rows of the shape whose bytes are compared, in whole tiles.
+// The shape at which bytes are compared: whole tiles.
 constexpr int64_t kCheckedRows = 1024;
 constexpr int64_t kCheckedCols = 512;
 
@@ -70,8 +70,8 @@ bool Agree(const Cell& cell, DType dtype, Backend& a, Backend& b) {
   for (const TensorSpec& spec : task.plan->outputs()) {
     if (std::memcmp(ours.data() + spec.offset, theirs.data() + spec.offset,
                     spec.size) != 0) {
-      std::printf("%s of %s: %s\n", cell.row.name.c_str(),
-                  std::string(Name(dtype)).c_str(),
+      std::printf("%s of %s: %s differs from the baseline\n",
+                  cell.row.name.c_str(), std::string(Name(dtype)).c_str(),
                   std::string(Name(spec.kind)).c_str());
       return false;
     }

@@ -144,7 +144,7 @@ int FindSlowShapes(const CpuMatrix& what, double least) {
       std::fflush(stdout);
     }
   }
-  std::printf("%d slower than %.2f of the usual\n", slow, least);
+  std::printf("%d cells are below %.2f of the usual speed\n", slow, least);
   return slow;
 }
 

@@ -10,9 +10,9 @@
 namespace quantd::bench {
 namespace {
 
-// The rows of the shape at which every byte is compared, and the rows of a
-// period where only some are compared. A period is four square blocks of 128,
-// to which a line of their scales is padded.
+// The shape at which every byte is compared, and the period of the input at
+// shapes where only some rows are compared. A period has four square blocks of
+// 128 rows, because lines of their scales are padded to four.
 constexpr int64_t kWholeRows = 1024;
 constexpr int64_t kWholeCols = 2048;
 constexpr int64_t kPeriod = 512;

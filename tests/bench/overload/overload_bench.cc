@@ -7,19 +7,19 @@
 //                  [--sizes 1,16,128] [--least-deadline-ms 10]
 //                  [--output FILE]
 //
-// For each size (MiB of bf16, into both copies of NVFP4, rotated) a server of
-// its own on loopback:
+// For each size (MiB of bf16, quantized to both copies of NVFP4, rotated) it
+// starts a server on loopback and measures:
 //
 // 1. alone: one caller. The deadline of what follows is twice its p99.
-// 2. best: as many callers as give the most calls a second of 1, 2, 4 and 8.
-// 3. overload: an open loop at `times` that rate, retries beside it. All calls
-//    have the deadline, so that one that is accepted and late has failed. What
-//    is best is measured once more after it, and the mean of both counts.
+// 2. best: the most calls a second of 1, 2, 4 or 8 callers.
+// 3. overload: an open loop at `times` that rate, and retries. All calls have
+//    the deadline, so a call that is accepted but late has failed. Then `best`
+//    is measured once more, and results are compared with the mean of both.
 //
-// Callers and server share the machine's cores, and what callers spend on calls
-// that are refused the server lacks. So its device has one thread and one slot,
-// unless --server says otherwise: then the device is what there is too little
-// of, and not the time to send.
+// Callers and server share the machine's cores, so the server lacks the time
+// that callers spend on refused calls. Unless --server says otherwise, its
+// device has one thread and one slot, so that the device limits the rate, and
+// not the time to send.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>

@@ -59,7 +59,7 @@ def contenders_of(target, environments):
   for name in LIBRARIES:
     python = environments / name / "bin/python"
     if not python.exists():
-      print(f"SKIPPED: {name} is not there (tests/ecosystem/run.sh installs it)")
+      print(f"SKIPPED: {name} is not installed (tests/ecosystem/run.sh installs it)")
       continue
     found.append(engines.Contender(
         name, [python, __file__, "--worker", name],

@@ -8,7 +8,7 @@ numbers to five digits.
   tables.py            brings pages and results up to date
   tables.py --check    changes nothing; exit code 1 if one is stale
 
-Exit code 1 also if the rows of engines.cc say what no run of an engine does.
+Exit code 1 also if rows of engines.cc differ from the recorded runs of engines.
 """
 
 import importlib
@@ -243,7 +243,7 @@ def fuzz():
 
 
 def engine_rows():
-  """The rows by which quantctl recommends."""
+  """Yields the rows of engines.cc, by which quantctl recommends engines."""
   text = (MODELS / "engines.cc").read_text()
   names, _, text = text.partition("kRuns[] = {")
   text = text.partition("\n};")[0]

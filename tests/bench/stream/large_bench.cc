@@ -1,7 +1,7 @@
-// Quantizes one tensor in bands that is larger than any message and than the
-// server's budget. With a computed amax it has the bytes of separate calls for
-// amax and codes, and those of the oracle in samples. With several devices
-// there is a server for each, and the call uses all of them.
+// Quantizes in bands one tensor that is larger than any message and than the
+// server's budget. The result, with a computed amax, must have the bytes of
+// separate calls for amax and codes, and in samples those of the oracle. With
+// several devices there is a server for each, and the call uses all of them.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -100,7 +100,7 @@ int Run(int argc, char** argv) {
         FindQuantd(), "--listen", "127.0.0.1:0", "--device", device,
         "--memory-budget", budget});
     if (!server.running()) {
-      std::fprintf(stderr, "no server of %s\n%s\n", device.c_str(),
+      std::fprintf(stderr, "no server for %s\n%s\n", device.c_str(),
                    server.Log().c_str());
       return 1;
     }
@@ -116,7 +116,7 @@ int Run(int argc, char** argv) {
   how.channels = 2;
   const auto other = Client::Create(addresses, how);
   if (!client.ok() || !other.ok()) {
-    std::fprintf(stderr, "no client of %s\n", addresses.c_str());
+    std::fprintf(stderr, "no client for %s\n", addresses.c_str());
     return 1;
   }
   std::vector<std::byte> input(mib << 20);
@@ -183,7 +183,7 @@ int Run(int argc, char** argv) {
   const uint64_t elements = sampled.size() * kSampleRows * kColumns;
   std::printf(
       "%zu MiB under a budget of %s: %zu bands, %.1f s, %.2f GB/s; "
-      "%.2f GB the same by two calls, %.1f M elements by the oracle: "
+      "%.2f GB compared with two calls, %.1f M elements with the oracle: "
       "%s\n",
       mib, budget.c_str(), static_cast<size_t>(one->bands()), seconds,
       static_cast<double>(input.size()) / 1e9 / seconds,

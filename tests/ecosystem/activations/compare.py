@@ -1,4 +1,4 @@
-"""The library's own calibration of the model of measure.py, beside quantd's.
+"""Compares a library's own calibration of measure.py's model with quantd's.
 
 compare.py compressed-tensors|modelopt FOLDER RESULTS.json
 """
@@ -26,7 +26,7 @@ def loaded(folder):
 
 
 def tokenizer():
-    """oneshot wants one, also for rows of tokens."""
+    """Returns a tokenizer, which oneshot requires even if its rows are tokens."""
     from tokenizers import Tokenizer, models
 
     words = Tokenizer(models.WordLevel({str(i): i for i in range(256)}, unk_token="0"))
@@ -34,7 +34,7 @@ def tokenizer():
 
 
 def by_llm_compressor(folder, format, tokens, out):
-    """Writes `out`; what its observers were shown."""
+    """Writes `out`. Returns the largest value that each observer saw."""
     from datasets import Dataset
     from llmcompressor import oneshot
     from llmcompressor.modifiers.quantization import QuantizationModifier
@@ -107,7 +107,7 @@ def scales_of(folder):
 
 
 def ulps(mine, theirs):
-    """Their distance in units of the last place of bf16."""
+    """Returns the distance of two numbers in units of the last place of bf16."""
     return abs(mine - theirs) / 2 ** (torch.tensor(theirs).frexp()[1].item() - 8)
 
 
@@ -138,7 +138,7 @@ def case(library, folder, format, tokens):
     for at in (folder / f"{library}-{format}", out):
         config = json.loads((at / "config.json").read_text())["quantization_config"]
         schemes.append(dict(config["kv_cache_scheme"]))
-        # How its scales were found, which engines do not read.
+        # Engines do not read this key, which says how the scales were found.
         schemes[-1].pop("observer", None)
     row["kv_cache_schemes_equal"] = schemes[0] == schemes[1]
     return row

@@ -1,4 +1,4 @@
-"""A tiny Llama, tokens, what quantd measures of them, and what it converts with that.
+"""Makes a tiny Llama and tokens, calibrates it with quantd, and converts it with the result.
 
 measure.py FOLDER   writes FOLDER/model, tokens.pt, amax.json and DIALECT-FORMAT
 """
@@ -18,7 +18,7 @@ ROWS, LENGTH = 24, 64
 
 
 def made(folder):
-    """Random weights, with columns that make some inputs large, as in real models."""
+    """Writes random weights, with columns that make some inputs large, as in real models."""
     torch.manual_seed(47)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES))
     for parameter in model.parameters():

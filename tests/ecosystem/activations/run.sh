@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds what `quantd calibrate` measures, and the scales that convert writes of
-# it, against llm-compressor's and ModelOpt's own calibration of the same model
+# Compares what `quantd calibrate` measures, and the scales that convert makes
+# of it, with llm-compressor's and ModelOpt's own calibration of the same model
 # on the same tokens.
 #
 #   tests/ecosystem/activations/run.sh [--offline] [--record] [losses|memory]
@@ -34,7 +34,7 @@ mkdir -p "$work/results"
 libraries=(compressed-tensors modelopt)
 if [ -n "$alone" ]; then libraries=(); fi
 for name in "$base" calibrate ${libraries[@]+"${libraries[@]}"}; do
-  environment "$name" || { echo "SKIPPED: $name is not there" >&2; exit 77; }
+  environment "$name" || { echo "SKIPPED: $name is not installed" >&2; exit 77; }
 done
 export QUANTCTL=${QUANTCTL:-$root/build/cpu/client/quantctl}
 export QUANTD=${QUANTD:-$root/build/cpu/server/quantd}

@@ -41,9 +41,9 @@ NOISE = 0.5
 
 
 def _their_config(format, ignored):
-    """Returns llm-compressor's configuration. Without calibration it supports
-    only FP8 with activations quantized at run time, which has no preset
-    name."""
+    """Returns llm-compressor's configuration. Without calibration, it supports
+    one FP8 scale per tensor only if activations are quantized at run time. No
+    preset does that."""
     scheme = preset_name_to_scheme(SCHEMES[format], ["Linear"])
     if format == "fp8":
         scheme.input_activations = QuantizationArgs(

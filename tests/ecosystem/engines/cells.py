@@ -90,7 +90,7 @@ ROUNDED_EXACT = 1e-5
 
 
 def tensors(directory):
-    """Returns names and shapes of all tensors in a directory."""
+    """Yields name, shape and file of each tensor in a directory."""
     for path in sorted(directory.glob("*.safetensors")):
         with open(path, "rb") as file:
             header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
@@ -119,7 +119,7 @@ def largest_inputs(model):
 
 
 def convert(model, out, dialect, kind, more):
-    """Returns the converted directory and the decoded one, or quantctl's error."""
+    """Writes the converted directory and the decoded one. Returns quantctl's error or None."""
     words = ["--dialect", dialect, "--format", kind, "--server", "local:cpu"]
     if more in ("amax", "inputs rounded"):
         amax = {name.removesuffix(".weight"): 20.0
@@ -196,7 +196,7 @@ class Engine:
         return found["rows"], dict(found["sums"].tolist())
 
     def _child(self, directory, kept, inputs):
-        """Runs each directory in a child process, forked after the imports."""
+        """Runs a directory in this process, which was forked after the imports, and exits."""
         log = os.open(kept.with_suffix(".log"),
                       os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)

@@ -74,7 +74,7 @@ def plain(layer, prefix=""):
 
 
 def checksums(model):
-    """Returns the sum of each parameter's values, except scales of the KV
+    """Returns a hash of each parameter's values, except scales of the KV
     cache, which engines create for every quantized model."""
     return {name: hashlib.sha1(
         weight.data.double().contiguous().numpy()).hexdigest()

@@ -14,7 +14,7 @@ import torch
 import transformers as hf
 
 WORDS = 512
-IMAGE = 300  # and the three ids after it, if a model needs more
+IMAGE = 300  # the image token's id; other special tokens of a model follow it
 # The heads of k and v have 128 rows, so that blocks of 128 fit every fused
 # member.
 SHAPE = dict(
@@ -87,7 +87,7 @@ CONFIGS = {
 
 def _settle(model):
     """Gives weights the magnitudes of trained ones, different in each weight,
-    so that a scale of a wrong weight is noticed."""
+    so that a test notices the scale of another weight."""
     generator = torch.Generator().manual_seed(14)
 
     def normal(weight):

@@ -44,7 +44,7 @@ _inputs = None
 
 
 class _NoKernel:
-    """The attributes of a kernel that a scheme uses before weights are loaded."""
+    """Replaces a kernel, whose attributes a scheme uses before weights are loaded."""
 
     def __getattr__(self, name):
         return lambda *arguments, **named: None

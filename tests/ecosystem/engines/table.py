@@ -72,7 +72,7 @@ def page():
 
 
 def _format(model, kind, more):
-    """Returns a cell's format in the words of rows."""
+    """Returns the name that rows of engines.cc have for a cell's format."""
     if more.startswith("attention"):
         # Only the attention of gpt-oss is quantized.
         return "fp8_dynamic" if model == "gpt-oss" else f"fp8_dynamic and {kind}"

@@ -1,5 +1,5 @@
 """Quantizes with comfy-kitchen 0.2.40, in the layout that ComfyUI saves. Uses
-the backend "eager", also on a GPU, for which it has kernels."""
+the backend "eager" even on a GPU, although the library has kernels for one."""
 
 import comfy_kitchen
 from comfy_kitchen.tensor import TensorCoreNVFP4Layout as Layout

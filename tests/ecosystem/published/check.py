@@ -75,8 +75,8 @@ def plan(event, tensors, counts):
             found.add(row, "only some of its experts are quantized", t.name)
         if not have and t.module not in left and word in (
                 "plain", "any", "stack"):
-            found.add(row, "left alone without a word: it is not among what "
-                      "is left out", t.name)
+            found.add(row, "left alone, but the plan's left_out does not "
+            "name it", t.name)
         for module, rows, cols in modules:
             expected.add(module)
             if rows and taken.get(module, (rows, cols)) != (rows, cols):
@@ -138,12 +138,12 @@ def configuration(config, source, model, tensors, written):
                      if asked.ignores(name) == taken]
             if wrong:
                 found.add(t.row, ("quantized, and ignored by " if taken else
-                                  "left alone, and in config.json's list nothing "
+                                  "left alone, but no entry of config.json's list "
                                   "matches it for ") + " and ".join(wrong),
                           engine.mapped(name, mapper))
     for name in seen.torn(m for _, modules in matrices(tensors)
                           for m, _, _ in modules):
-        found.add(None, "some of its shards are ignored, and not all", name)
+        found.add(None, "only some of its shards are ignored", name)
     for row in table.rows_of(model):
         if row.word == "tied" and not seen.ignores(row.template):
             found.add(row, f"is not in config.json's list: {row.why}",
@@ -262,7 +262,7 @@ def quantized(found, t, module, original, written):
                        get(names[2], "F32", (1,)))
         decoded = parts and values.nvfp4(*parts)
     if decoded is not None and values.sqnr_db(original, decoded) < 15:
-        found.add(t.row, "decodes to other numbers", module)
+        found.add(t.row, "decodes to numbers far from the original's", module)
     return {module + suffix for suffix in names}
 
 
@@ -318,5 +318,5 @@ def index(folder, written):
         wrong = [name for name in itertools.chain(listed, written)
                  if listed.get(name) != written.get(name, ("",) * 4)[3]]
         if wrong:
-            return [f"{path.name}: {wrong[0]} is not where it says"]
+            return [f"{path.name}: {wrong[0]} is not in the file that it names"]
     return []

@@ -112,7 +112,7 @@ plain lm_head.weight V,H  # {HEAD}
 GEMMA3 = {
     "name": "Gemma 3 4B",
     "hub": "google/gemma-3-4b-it",
-    # Not tie_word_embeddings: true is the class's default.
+    # Without tie_word_embeddings, which is true by default in this class.
     "config": {
         "architectures": ["Gemma3ForConditionalGeneration"],
         "model_type": "gemma3", "mm_tokens_per_image": 256,

@@ -3,7 +3,7 @@
 convert`, and checks the results.
 
   run.py QUANTCTL [MODEL...]     checks; a MODEL is a part of a name
-  run.py QUANTCTL --record       and keeps the results for the table of README.md
+  run.py QUANTCTL --record       the same, and records the results for README.md's table
 
 Without MODEL and --record it also fails if the stored results differ.
 
@@ -34,8 +34,8 @@ MODELS = [*text_models.MODELS, *expert_models.MODELS, *stored_models.MODELS,
           *image_models.MODELS]
 
 
-# The plan is the same in other dialects, to which the small model is also
-# converted.
+# The plan is the same in other dialects, so only the small model is converted
+# to them.
 USUAL = {"also": [("modelopt", "nvfp4")]}
 
 
@@ -54,7 +54,7 @@ def convert(quantctl, source, target, run, *more):
 
 
 def write(folder, model, small, seed=0):
-    """Writes a model; returns its directory or only file, and its values."""
+    """Writes a model. Returns its directory or only file, its tensors, and their values."""
     tensors = table.tensors_of(model, small)
     config = None if model["config"] is None else table.config_of(model, small)
     numbers = directories.numbers_for(tensors, seed) if small else None
@@ -201,7 +201,7 @@ def main():
     if options.record:
         page.write_text(json.dumps(rows, indent=1) + "\n")
     elif not options.model and json.loads(page.read_text()) != rows:
-        print("results.json is stale: --record, and tests/checks.sh --fix tables")
+        print("results.json is stale: use --record, then tests/checks.sh --fix tables")
         return 1
     return 1 if failed or not rows else 0
 

@@ -4,7 +4,7 @@ A model is a dictionary:
 
   name, hub    its usual name, and where it is published
   config       its config.json; "$H" stands for the number H
-  numbers      the letters of lines and their numbers
+  numbers      the numbers that letters in lines stand for
   step         widths of the small copy are multiples of this; 32 by default
   sets         lists of layers that lines use by name: {MOE}
   shards       its number of files; 0: one file without an index
@@ -40,7 +40,7 @@ import re
 BITS = {"F64": 64, "F32": 32, "BF16": 16, "F16": 16, "F8_E4M3": 8, "U8": 8,
         "I64": 64, "I32": 32}
 WORDS = ("quant", "plain", "copy", "any", "stack", "tied")
-FEW = {"E": 2}  # numbers of these in a small copy
+FEW = {"E": 2}  # numbers with these values in a small copy
 
 
 @dataclasses.dataclass
@@ -174,7 +174,7 @@ def stored_parts(row, name, shape):
 
 
 def tensors_of(model, small=False):
-    """Yields all tensors of a model, in the order of layers within its lines."""
+    """Returns all tensors of a model, in the order of the table's lines."""
     numbers = narrow(model) if small else model["numbers"]
     tensors = []
     for row in rows_of(model):

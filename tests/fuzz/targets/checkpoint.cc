@@ -90,7 +90,7 @@ void WriteText(const std::string& path, std::string_view text) {
   std::fclose(file);
 }
 
-// A file beside the shard, or in its place; there is a folder for each row.
+// A file beside the shard, or in its place. There is a folder for each list.
 // Some of these files must cause an error for any texts.
 struct Extra {
   const char* name;

@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         "cannot read its own output:\n" + text);
   for (size_t i = 0; i < command.settings.size(); ++i) {
     Check(again.settings[i].value == command.settings[i].value,
-          "another " + command.settings[i].name);
+          "reads another value of " + command.settings[i].name);
   }
   return 0;
 }

@@ -27,8 +27,8 @@ HttpReply Answer(std::string_view path) {
   return {"404 Not Found", "here are /metrics, /healthz and /readyz\n"};
 }
 
-// Checks that a reply is empty or complete. A client that sends more than one
-// request may lose its end.
+// Checks that a reply is empty or complete. Its end may be missing if the
+// client sent more than one request.
 void Judge(const std::string& reply, bool may_be_cut) {
   if (reply.empty()) return;
   Check(reply.starts_with("HTTP/1.1 "), "no HTTP");

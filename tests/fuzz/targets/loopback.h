@@ -36,8 +36,8 @@ class Socket {
   Socket(const Socket&) = delete;
   int fd() const { return fd_; }
 
-  // The peer may have closed the connection, so that the remaining bytes are
-  // lost.
+  // Sends the bytes. If the peer has closed the connection, the remaining ones
+  // are lost.
   void Send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

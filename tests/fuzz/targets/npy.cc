@@ -1,4 +1,4 @@
-// Fuzzes headers of npy files. Two bytes give the size of the file.
+// Fuzzes headers of npy files. Two bytes give the size of the data after it.
 #include "client/files/npy.h"
 
 #include <string>

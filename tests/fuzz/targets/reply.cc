@@ -26,7 +26,7 @@ void ReadStream(const Plan& plan, absl::Span<const std::string_view> slices) {
   const auto one = wire::ParseStreamReply(absl::MakeSpan(&whole, 1), plan);
   const auto cut = wire::ParseStreamReply(slices, plan);
   Check(one.status() == cut.status(), "a cut changes the error");
-  if (!one.ok()) return Check(!one.status().message().empty(), "no words");
+  if (!one.ok()) return Check(!one.status().message().empty(), "no message");
   Check(one->chunk.offset == cut->chunk.offset &&
             one->chunk.size == cut->chunk.size &&
             one->chunk.offset <= flat.size() &&

@@ -57,8 +57,8 @@ class Input {
   std::string_view Rest() { return Bytes(rest_.size()); }
   bool empty() const { return rest_.empty(); }
 
-  // Returns the rest in pieces: a byte gives their number, and one byte for
-  // each cut its position.
+  // Returns the rest in pieces: a byte gives the number of cuts, and one byte
+  // for each cut the length of the piece before it.
   std::vector<std::string_view> Pieces() {
     const std::string_view where = Bytes(Byte() % 16);
     std::vector<std::string_view> pieces;

@@ -30,7 +30,7 @@ def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
 
   def tensor(name, shape, data):
     try:
-      # numpy would infer a size of -1. A uint64 causes an error.
+      # In a shape, -1 means "any size", but numpy refuses it as a uint64.
       return np.frombuffer(data, kind).reshape(np.uint64(shape))
     except (TypeError, ValueError, OverflowError) as wrong:
       raise ValueError(f"row {name!r}: {wrong}") from None

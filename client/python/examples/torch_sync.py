@@ -30,7 +30,7 @@ PROFILES = {
   "modelopt": "modelopt@0.47",
   "compressed-tensors": "compressed-tensors@0.20",
 }
-# Parts of the names of tensors that stay unquantized.
+# A tensor stays unquantized if its name contains one of these.
 LEFT = ("lm_head", "embed", "norm", "router", "wte", "wpe", "classifier")
 
 
@@ -108,7 +108,7 @@ class WeightSync:
     return [tuple(names) for names in together.values()]
 
   def made(self, tensors):
-    """Returns a group's hash, and its tensors unless they were sent before."""
+    """Returns a group's names, hash, and tensors (None if already sent)."""
     names = tuple(tensors)
     host = [t.detach().cpu().contiguous() for t in tensors.values()]
     found = hashlib.blake2b(digest_size=16)
@@ -131,7 +131,7 @@ class WeightSync:
 
 
 def model(seed=0):
-  """Returns a layer with random weights and the names of a real model."""
+  """Returns one layer with random weights, whose names are those of a Llama."""
   torch.manual_seed(seed)
   block = torch.nn.ModuleDict({"norm": torch.nn.LayerNorm(128)})
   for name, n, k in (

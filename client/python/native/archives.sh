@@ -5,10 +5,10 @@
 #   archives.sh DIRECTORY
 #
 # A distribution compiles its static archives for programs. gRPC's archives can
-# also be linked into a shared object, such as a Python module. The other three
-# address thread-local variables and variables of the C++ library in ways that
-# only programs can. They are compiled again from the source packages of the
-# installed versions, into DIRECTORY/lib*.a. Existing archives are kept.
+# also be linked into a shared object, such as a Python module. Those of Abseil,
+# protobuf and RE2 cannot, because of how they address thread-local variables and
+# variables of the C++ library. They are compiled again from the source packages
+# of the installed versions, into DIRECTORY/lib*.a. Existing archives are kept.
 set -euo pipefail
 
 mkdir -p "$1"
@@ -46,7 +46,7 @@ Dir::State::Lists "$work/lists";
 Dir::Cache "$work/cache";
 APT::Sandbox::User "$(id -un)";
 END
-    # A single failing list of many is not fatal.
+    # The needed list may be downloaded even if another one fails.
     APT_CONFIG=$work/apt.conf apt-get update -qq || true
   fi
   # shellcheck disable=SC2016  # what dpkg-query expands
@@ -62,8 +62,8 @@ END
   echo "$source $version"
 }
 
-# build PACKAGE TARGET OPTION...: builds it with its own CMake files and the
-# distribution's flags, as position-independent code.
+# build PACKAGE TARGET OPTION...: builds a target with the package's CMake files
+# as position-independent code, and copies the archives to $directory.
 build() {
   local source=$directory/$1 target=$2
   shift 2
@@ -78,9 +78,9 @@ build() {
   find "$source/build" -name 'lib*.a' -exec cp {} "$directory" \;
 }
 
-# RE2's CMake needs tables that its source package lacks, because another
-# package generates them. Tables contain no code, so those objects are taken
-# from the installed archive.
+# RE2's source package lacks some tables, which another package generates, so its
+# CMake files cannot be used. The objects with these tables contain no code and
+# are taken from the installed archive.
 build_re2() {
   local source=$directory/libre2-dev archive member file
   archive=$(dpkg-query -L libre2-dev | grep '/libre2\.a$')

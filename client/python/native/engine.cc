@@ -25,12 +25,13 @@ namespace {
 // that process.
 std::atomic<pid_t> owner{0};
 
-// Limit of registered GPU allocations. A server allows a process more
-// connections to its memory socket.
+// Limit of registered GPU allocations. Each keeps a connection to the server's
+// memory socket, which accepts 256 from all processes together.
 constexpr size_t kKnown = 32;
 
-// Programs repeat the same request for many tensors, so parsed requests are
-// kept. Longer requests than this limit in bytes are not.
+// Programs repeat the same request for many tensors, so this many parsed
+// requests are kept, unless their headers have more bytes than the second
+// limit.
 constexpr size_t kRemembered = 16;
 constexpr size_t kLongestRemembered = 4096;
 
@@ -75,8 +76,8 @@ absl::StatusOr<Result> Ask(Client& client, const Request& request,
     }
     absl::StatusOr<Result> operator()(const DequantizeOptions& o) {
       const Floats whole(in.size() > 2 ? in[2] : Bytes());
-      // The options use only one of amax and global scale, so both are this
-      // input.
+      // The options need either amaxes or global scales. This input is passed
+      // as both, because only the right one is read.
       return client.Dequantize(
           tensor, {in[0], in[1], whole.span(), whole.span()}, o, call);
     }
@@ -104,7 +105,7 @@ struct Engine::State {
   std::mutex known_mutex;
   std::list<Known> known;  // registered GPU allocations
 
-  // Recently parsed requests, the most recent first.
+  // Recently used requests, the last one first.
   struct Read {
     wire::Method method;
     std::string header;
@@ -153,8 +154,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(
   state->client = *std::move(client);
   state->local = target == "local" || target.starts_with("local:c");
   if (state->local) {
-    // Only local devices need this question. Servers tell it with the memory
-    // socket.
+    // Only local devices are asked. With a server, GPU memory needs a memory
+    // socket and a CUDA driver here.
     const auto info = state->client->GetServerInfo();
     state->takes_device =
         info.ok() && !info->devices.empty() && info->devices[0].kind == "cuda";
@@ -169,8 +170,8 @@ Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Engine::~Engine() {
   if (forked()) {
-    // Its threads do not exist in this process, and its locks may be held
-    // forever.
+    // The client's threads do not exist in this process, and its locks may be
+    // held forever.
     (void)state_.release();
     return;
   }

@@ -62,9 +62,9 @@ class Engine {
     const CancellationToken stop_;
   };
 
-  // Makes a call with its retries. `options.cancel` must not be set, because
-  // the scope cancels the call. The memory of `header`, `payload` and `into`
-  // must not change during the call.
+  // Makes a call with its retries. The token of `scope` replaces
+  // `options.cancel`. During the call, `header` and `payload` must not change,
+  // and nothing else may use the buffers in `options.into`.
   absl::StatusOr<Answer> Call(const Scope& scope, wire::Method method,
                               std::string_view header,
                               absl::Span<const Bytes> payload,

@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM};
 
-// A signal handler may do next to nothing, and cannot cancel a call. It wakes a
-// thread that cancels it.
+// Cancelling a call is not allowed in a signal handler. Therefore the handler
+// wakes a thread, which cancels the call.
 struct Watcher {
   sem_t wake;
   std::atomic<bool> interrupted{false};
-  // The handlers that were installed before. Unused for signals not watched.
+  // The replaced handlers. Unused for signals that are not watched.
   std::array<struct sigaction, kSignals.size()> before = {};
   std::array<bool, kSignals.size()> installed = {};
 

@@ -13,7 +13,7 @@
 namespace quantd::python {
 namespace {
 
-// The package itself appends these endings to messages.
+// Removes an ending, because the Python package appends its own to messages.
 void TakeEnding(std::string_view ending, std::string_view* text) {
   if (text->ends_with(ending)) text->remove_suffix(ending.size());
 }
@@ -53,7 +53,7 @@ std::string ReplyOf(const Plan& plan, const Result& result) {
   report.columnwise = result.statistics(Usage::kColumnwise);
   std::string head =
       wire::ReplyHead(plan, report, result.device(), /*request_id=*/"");
-  // The head ends with a prefix that announces the payload. There is no payload
+  // The head ends with the tag and size of the payload, which does not follow
   // here.
   std::string prefix;
   wire::AppendPayloadPrefix(plan.output_bytes(), &prefix);

@@ -12,8 +12,8 @@
 
 namespace quantd::python {
 
-// The serialized reply without its payload, with the options of `plan`. The
-// request id is left out, so that equal calls have equal replies.
+// Serialized replies without their payloads. A reply to `plan` has the plan's
+// options and no request id, so that equal calls have equal replies.
 std::string ReplyOf(const Plan& plan, const Result& result);
 std::string ReplyOf(const QuantizeDescription& description);
 std::string ReplyOf(const ServerInfo& info);

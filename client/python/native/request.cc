@@ -130,7 +130,7 @@ absl::StatusOr<Request> ReadRequest(wire::Method method,
     request.plan = *std::move(plan);
   }
   if (!wire::SpecOf(method).tensor) return request;
-  // Takes the whole payload. The client checks its size.
+  // The whole payload is the only input. The client checks its size.
   std::vector<std::string_view> slices;
   size_t size = 0;
   for (const Bytes& buffer : payload) {

@@ -1,4 +1,4 @@
-"""Metadata of the package that depends on the build and the tree around it."""
+"""The package's metadata that depend on the build and the tree around it."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ def dynamic_metadata(
   """Returns the version, from the top CMakeLists.txt, and related fields.
 
   A native wheel depends on nanobind-backend, which supports every version of
-  Python. Publishers set the project's addresses with QUANTD_HOMEPAGE.
+  Python. Publishers set QUANTD_HOMEPAGE to the address of the project.
   """
   # In a source distribution, the tree is inside the package.
   for tree in (_PACKAGE / "tree", _PACKAGE.parents[1]):

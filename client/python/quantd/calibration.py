@@ -19,7 +19,7 @@ from quantd.errors import Invalid, Unimplemented
 __all__ = ["calibrate", "load_model"]
 
 Path = str | os.PathLike[str]
-# The number of bytes, at both ends of a shard, that its hash covers.
+# A shard's hash covers this many bytes at each end.
 _ENDS = 1 << 20
 
 
@@ -50,7 +50,7 @@ def calibrate(
     percentile: None measures the largest magnitude. 99.9 measures the magnitude
       that 99.9 % of each input's elements do not exceed. The result is at most
       1/16 too large.
-    data: A name for the data, which is written into the file.
+    data: The name of the data to write into the file.
     progress: As for `quantd.convert`, counted in batches.
     device_map: As for `from_pretrained`. None uses a GPU if there is one.
     quantctl: As for `quantd.convert`.
@@ -71,7 +71,7 @@ def calibrate(
     model = load_model(source, device_map)
   folder = pathlib.Path(source or getattr(model, "name_or_path", "") or "-")
   if not folder.is_dir():
-    expected = "the model's directory, which lists the modules to quantize"
+    expected = "the model's directory, from which quantctl lists the modules"
     raise Invalid.of("source", expected, str(folder))
   wanted = _modules_of(folder, include, quantctl)
   watch = Watch(model, wanted, percentile is not None)
@@ -98,8 +98,9 @@ def calibrate(
   out.fill()
   if out.filled:
     warnings.warn(
-      f"{len(out.filled)} weights of experts saw no token and have the largest "
-      f"amax of their siblings, such as {out.filled[0]}: run more data",
+      f"{len(out.filled)} weights of experts saw no token, such as "
+      f"{out.filled[0]}, and got the largest amax of their siblings: run more "
+      "data",
       stacklevel=2,
     )
   return out
@@ -141,10 +142,10 @@ def _torch() -> Any:
 def _modules_of(
   source: pathlib.Path, include: Sequence[str], quantctl: Path | None
 ) -> dict[str, tuple[int, int]]:
-  """Returns rows and columns of the weights that convert quantizes, by module.
+  """Returns the modules that convert quantizes, with their weights' shapes.
 
-  No format quantizes more weights than fp8_dynamic, so the file serves all
-  formats.
+  No format quantizes more weights than fp8_dynamic, so the calibration serves
+  all formats.
   """
   with tempfile.TemporaryDirectory() as folder:
     plan = convert(
@@ -159,7 +160,7 @@ def _modules_of(
 
 
 def _keywords(model: Any, watch: Watch) -> dict[str, Any]:
-  """Returns arguments that enable the cache and skip unused logits."""
+  """Returns arguments to use a KV cache, which is measured, and skip logits."""
   known = inspect.signature(model.forward).parameters
   words: dict[str, Any] = {"use_cache": True, "logits_to_keep": 1}
   # If the output head is measured, it must see all tokens.
@@ -230,7 +231,8 @@ def _finite(name: str, meter: Meter) -> float:
 def _hash_of(source: pathlib.Path) -> str:
   """Hashes config.json, and the name, size and both ends of every shard.
 
-  Hashing whole shards would take as long as the run. Training changes the ends.
+  Hashing whole shards would take as long as the run. The ends suffice, because
+  training changes them, too.
   """
   found = hashlib.sha256()
   config = source / "config.json"

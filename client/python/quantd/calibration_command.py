@@ -20,9 +20,9 @@ def main(words: Sequence[str]) -> None:
   parser = _parser()
   options = parser.parse_args(words)
   if bool(options.model) == bool(options.merge):
-    parser.error("give MODEL, or --merge FILE FILE ...")
+    parser.error("expected either MODEL or --merge FILE FILE ...")
   if options.model and not (options.data or options.tokens):
-    parser.error("give --data FILE, or --tokens N to run without data")
+    parser.error("expected --data FILE, or --tokens N to run without data")
   warnings.showwarning = _show
   try:
     if options.merge:
@@ -51,19 +51,39 @@ def _parser() -> argparse.ArgumentParser:
     metavar="P",
     help="measure a percentile instead of the maximum",
   )
-  add("--include", action="append", default=[], metavar="PATTERN")
-  add("--merge", nargs="+", metavar="FILE", help="merge files by maximum")
+  add(
+    "--include",
+    action="append",
+    default=[],
+    metavar="PATTERN",
+    help="as for quantctl convert",
+  )
+  add(
+    "--merge",
+    nargs="+",
+    metavar="FILE",
+    help="write the maxima of these files instead of measuring",
+  )
   return parser
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-  """Adds the options of the data and of the run."""
+  """Adds the options that calibrate and evaluate share."""
   add = parser.add_argument
   add(
-    "--data", type=pathlib.Path, metavar="FILE", help=".jsonl, .parquet, .txt"
+    "--data",
+    type=pathlib.Path,
+    metavar="FILE",
+    help="texts or chats: .jsonl, .parquet, .txt or .md",
   )
   add("--tokens", type=_count, metavar="N", help="limit of tokens in total")
-  add("--samples", type=_count, default=512, metavar="N", help="limit (512)")
+  add(
+    "--samples",
+    type=_count,
+    default=512,
+    metavar="N",
+    help="limit of samples (512)",
+  )
   add(
     "--length",
     type=_count,
@@ -71,9 +91,22 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     metavar="N",
     help="limit of tokens per sample (2048)",
   )
-  add("--seed", type=int, default=0, help="selects the samples, if too many")
-  add("--device-map", metavar="MAP", help="of transformers, such as auto")
-  add("--quantctl", metavar="PATH", help="the program, if it is not in PATH")
+  add(
+    "--seed",
+    type=int,
+    default=0,
+    help="seed of the random choice if there are more samples (0)",
+  )
+  add(
+    "--device-map",
+    metavar="MAP",
+    help="where transformers puts the model, such as auto",
+  )
+  add(
+    "--quantctl",
+    metavar="PATH",
+    help="the program quantctl, if $PATH does not have it",
+  )
 
 
 def _count(word: str) -> int:
@@ -110,8 +143,8 @@ def batches_of(o: argparse.Namespace) -> tuple[list[Any], str]:
     name = f"{o.data.name}, seed {o.seed}"
   else:
     _say(
-      "NO DATA: measuring on pages of Python's help; --data with text like that "
-      "of your users gives better scales"
+      "NO DATA: measuring on pages of Python's help; scales are better with "
+      "--data FILE that has text like your users'"
     )
     samples = calibration_data.texts_of_python(o.length)
     name = f"help of Python {sys.version.split()[0]}, seed {o.seed}"

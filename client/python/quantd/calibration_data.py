@@ -11,7 +11,7 @@ from quantd.values import shown
 
 __all__ = ["sequences", "texts_of", "texts_of_python"]
 
-# Characters per token. No language has more on average.
+# At least the average number of characters per token, in any language.
 _CHARACTERS = 8
 # One sample: a text, or the messages of a chat.
 Sample = str | list[Any]
@@ -28,8 +28,8 @@ def sequences(
 ) -> list[Any]:
   """Returns tokens of at most `most` samples, each cut to `length`.
 
-  A seeded random selection keeps the samples' order. It reads them once and
-  holds at most `most` of them. `tokens` limits the total.
+  If there are more samples, `seed` selects some at random, in their order. They
+  are read once, and at most `most` are held. `tokens` limits the total.
   """
   import torch
 
@@ -67,7 +67,7 @@ def texts_of(path: pathlib.Path, length: int) -> Iterator[Sample]:
     try:
       from datasets import load_dataset
     except ImportError as missing:
-      remedy = "the package datasets for parquet: pip install datasets"
+      remedy = "the package datasets to read parquet: pip install datasets"
       raise Invalid.of("data", remedy, str(path)) from missing
     rows = load_dataset(
       "parquet", data_files=str(path), split="train", streaming=True
@@ -82,7 +82,7 @@ def texts_of(path: pathlib.Path, length: int) -> Iterator[Sample]:
 
 
 def texts_of_python(length: int) -> Iterator[Sample]:
-  """Yields pages of Python's help, which a complete Python includes."""
+  """Yields samples from Python's help, which a complete Python includes."""
   from pydoc_data.topics import topics
 
   pages = (topics[name] for name in sorted(topics))

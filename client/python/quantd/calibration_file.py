@@ -28,15 +28,16 @@ class Calibration:
 
   Attributes:
     input_amax: The largest magnitude of each module's input, by the module's
-      name in the checkpoint; or a percentile of it, see `method`.
-    kv_amax: By the name of the attention module, the largest magnitudes "k" and
-      "v" of keys and values as they are cached, after rotation.
-    filled: Modules of experts that saw no token. They have the largest
-      `input_amax` of their siblings.
+      name in the checkpoint, or a percentile if `method` says so.
+    kv_amax: The largest magnitudes "k" of keys and "v" of values as they are
+      cached, after the rotary embedding, by the name of the attention module.
+    filled: Modules of experts that saw no token. Their `input_amax` is the
+      largest of their siblings.
     unmeasured: Modules without a value, and the reasons.
     method: "max", or for example "percentile 99.9".
     model: The name and the hash of the model.
-    data: Name, hash, and numbers of sequences and tokens, for each run.
+    data: The name and the hash of each run's data, and the numbers of its
+      sequences and tokens.
   """
 
   input_amax: dict[str, float] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Calibration:
   data: list[dict[str, Any]] = field(default_factory=list)
 
   def save(self, path: str | os.PathLike[str]) -> None:
-    """Writes the file. It gets its name when it is complete."""
+    """Writes the file under another name, and renames it when complete."""
     text = json.dumps(
       {"schema": SCHEMA} | asdict(self), indent=1, sort_keys=True
     )
@@ -89,7 +90,7 @@ class Calibration:
 
 
 def expert_of(module: str) -> tuple[str, int, str] | None:
-  """Returns the stack, number and projection of an expert's module."""
+  """Returns the stack, number and projection of an expert's module, or None."""
   found = _EXPERT.fullmatch(module)
   return (found[1], int(found[2]), found[3]) if found else None
 

@@ -15,7 +15,7 @@ __all__ = ["Meter", "Names", "Watch", "numbered", "stacked"]
 # are kept.
 _SHIFT = 19
 _FIRST, _LAST = (127 - 32) << 4, (127 + 32) << 4
-# Splits a name behind its prefix: "layers.0" and ".mlp.up_proj".
+# Splits the rest of a name after any prefix: "layers.0" and ".mlp.up_proj".
 _NUMBERED = re.compile(r"(?:.*?\.)?([A-Za-z_]+\.\d+)(\..*)")
 _MULTIPLY = {"linear", "matmul", "__matmul__", "mm"}
 
@@ -70,7 +70,7 @@ class Meter:
 
 
 class Watch:
-  """Meters for modules, which measure while the context `open` is open."""
+  """Meters for modules. They measure inside `with watch.open()`."""
 
   def __init__(
     self,
@@ -148,7 +148,7 @@ class Watch:
       )
 
   def _stored_name(self, name: str, attention: Any) -> str:
-    """The name that the checkpoint has for it, by those of its projections."""
+    """Returns the checkpoint's name for it, derived from its projections'."""
     for child, module in attention.named_children():
       stored = self._stored.get(module, "")
       if stored.endswith(f".{child}"):
@@ -171,7 +171,7 @@ class Names:
           self._stacks.setdefault(found[1], []).append(module)
 
   def linear(self, name: str, shape: tuple[int, int] | None = None) -> Any:
-    """Returns the module with this name, or the only one up to a prefix."""
+    """Returns the module of this name, or the only one with another prefix."""
     module = self._modules.get(name)
     if module is None and (found := _NUMBERED.fullmatch(name)):
       module = _only(self._ends.get(found[1] + found[2], []))
@@ -182,15 +182,15 @@ class Names:
   def stack(self, name: str) -> Any:
     """Returns the module that has all experts of a layer in one parameter.
 
-    Only the layer's number is compared: modules inside may be named differently
-    in the checkpoint.
+    Only the layer, such as "layers.0", is compared: in the checkpoint, modules
+    inside it may have other names.
     """
     found = _NUMBERED.fullmatch(name)
     return _only(self._stacks.get(found[1], [])) if found else None
 
 
 def numbered(name: str) -> tuple[str, str]:
-  """The layer that a module is in, and its name there: "layers.0", ".mlp"."""
+  """Splits a module's name at its layer: "model.layers.0" and "mlp.up_proj"."""
   found = _NUMBERED.fullmatch(name)
   return (name[: found.end(1)], found[2][1:]) if found else (name, "")
 
@@ -200,7 +200,7 @@ def _only(modules: list[Any]) -> Any:
 
 
 def stacked(module: Any) -> list[tuple[str, Any]]:
-  """Its parameters that hold all experts of a layer."""
+  """Returns the module's parameters that hold all experts of a layer."""
   found = module.named_parameters(recurse=False)
   return [(name, p) for name, p in found if p.dim() == 3]
 
@@ -254,7 +254,7 @@ def _stack_hooks(
 
 
 def _attentions(model: Any) -> list[tuple[str, Any]]:
-  """Returns the innermost modules that have a cache argument."""
+  """Returns the innermost modules whose `forward` takes a cache."""
   found = [
     (name, module)
     for name, module in model.named_modules()
@@ -285,7 +285,7 @@ def _cache_hook(keys: Meter, values: Meter) -> Any:
 
 
 class _Cache:
-  """Wraps a cache and measures its keys and values; passes `isinstance`."""
+  """Measures the keys and values of a cache. Passes as one to `isinstance`."""
 
   def __init__(self, cache: Any, keys: Meter, values: Meter) -> None:
     self._cache, self._keys, self._values = cache, keys, values

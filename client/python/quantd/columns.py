@@ -6,7 +6,7 @@
     fn_constructor_kwargs={"column": "x", "dtype": "bf16"}, concurrency=4)
 
 Each record is one tensor and is quantized by itself. Its bytes do not depend on
-how a pipeline cuts its data into batches, or repeats them.
+how a pipeline cuts the data into batches, or on repeated batches.
 """
 
 import concurrent.futures
@@ -27,7 +27,7 @@ from quantd.tensors.elements import Array
 from quantd.tensors.tensor import QuantizedTensor
 from quantd.words import DTYPES, DType, Format
 
-# Columns whose names differ from the kinds of their parts.
+# Names of columns that differ from the kinds of their parts, by kind.
 _NAMES = {
   "rowwise_data": "codes",
   "rowwise_scale": "scales",
@@ -38,8 +38,8 @@ _NAMES = {
   "columnwise_scale": "columnwise_scales",
   "amax": "tensor_amax",
 }
-# Default arguments of `connect`. A pipeline prefers waiting for a server to
-# failing.
+# Default arguments of `connect`. A pipeline would rather wait for a server than
+# fail.
 _PATIENCE: Mapping[str, Any] = {"deadline": 300.0}
 
 
@@ -51,7 +51,7 @@ class Quantize:
   batch "codes" and "scales" as uint8 (fp32 scales as float32), "amax" as
   float32 if the format has one, and other requested parts such as
   "columnwise_codes", "tensor_amax" or "dbias". Other columns are passed
-  through. A record has the bytes of `Connection.quantize` in any batch.
+  through. In any batch, a record gets the bytes of `Connection.quantize`.
 
   Pickles its settings, and connects with its first batch. Many threads may use
   one object.
@@ -83,10 +83,10 @@ class Quantize:
       column: The column of tensors, of 1 to 8 dimensions each. Lists of numbers
         are read as `dtype`, or else as f32.
       dtype: The type of the elements if numpy does not have it: "bf16" for a
-        column of uint16, which is how Arrow stores bf16.
-      prefix: The prefix of the names of new columns.
+        column of uint16, since Arrow has no bf16.
+      prefix: Begins the names of new columns.
       keep: Whether the column of tensors stays in the batch.
-      threads: Calls at a time.
+      threads: The number of calls at a time.
       settings: More arguments of `quantd.connect`, such as tls, token_file or
         retry. The default deadline is 300 s, including retries.
       **keywords: Options, as for `Connection.quantize`, except for `splits`.
@@ -95,9 +95,9 @@ class Quantize:
       quantd.Invalid: An argument is invalid.
     """
     if keywords.get("splits") is not None:
-      raise Invalid.of("splits", "none: each record is a tensor", "splits")
+      raise Invalid.of("splits", "none: each record is one tensor", "splits")
     if keywords.get("stochastic") is True:
-      expected = "a seed, because a random one could not be repeated"
+      expected = "a seed, because repeated batches must not draw another"
       raise Invalid.of("stochastic", expected, "True")
     if threads < 1:
       raise Invalid.of("threads", "at least 1", str(threads))
@@ -160,7 +160,7 @@ class Quantize:
     parts: dict[str, list[Array]] = {name: [] for name in self.columns}
     if clash := sorted(parts.keys() & out.keys()):
       raise Invalid.of(
-        "prefix", "one that makes new names", f"the name {clash[0]}"
+        "prefix", "one that makes new names", f"an existing one: {clash[0]}"
       )
     with concurrent.futures.ThreadPoolExecutor(self._threads) as pool:
       calls = [pool.submit(self._quantize, x) for x in batch[self._column]]
@@ -183,7 +183,7 @@ class Quantize:
       if self._connection is None:
         self._connection = self._connect()
     if isinstance(x, list):
-      # A list has no type. Its bf16 numbers are given as bits.
+      # A list has no type. One of bf16 has the bits of its elements as numbers.
       kinds = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}
       x = np.asarray(x, kinds[self._dtype or "f32"])
     return self._connection.quantize(
@@ -192,7 +192,7 @@ class Quantize:
 
 
 def _stack(arrays: Sequence[Array]) -> Array:
-  """Stacks records along a new axis; as objects if their shapes differ."""
+  """Stacks records, or returns an array of objects if their shapes differ."""
   if len({a.shape for a in arrays}) <= 1:
     return np.stack(arrays) if arrays else np.empty((0,), np.uint8)
   ragged = np.empty(len(arrays), object)

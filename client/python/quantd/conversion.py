@@ -22,8 +22,8 @@ Path = str | os.PathLike[str]
 class ConvertKeywords(TypedDict, total=False):
   """The options of `quantctl convert`; its help describes each of them.
 
-  Flags are True. Options that can be repeated are lists. `rule` may also be a
-  mapping: {"*.o_proj": "bf16"}.
+  An option without a value is True, and one that can be repeated is a list.
+  `rule` may also be a mapping: {"*.o_proj": "bf16"}.
   """
 
   dialect: str
@@ -62,7 +62,7 @@ class Conversion:
 
   Attributes:
     output: The directory that was written.
-    plan: The event "plan": groups of weights, weights left out, bytes.
+    plan: The event "plan": groups of weights, unquantized weights, bytes.
     weights: The events "group": modules, format, and SQNR if requested. Empty
       after a dry run.
     total: The event "done": bytes, seconds, the report. Empty after a dry run.
@@ -84,7 +84,7 @@ def convert(
 ) -> Conversion:
   """Quantizes a model into a directory that inference engines load.
 
-  Runs the program `quantctl convert`, with its plan, files and report. To
+  Runs the program `quantctl convert` and writes the same files and report. To
   continue an interrupted conversion, repeat the same call.
 
   Args:
@@ -144,7 +144,7 @@ def _program(quantctl: Path | None) -> str:
   if found is None:
     raise Unimplemented(
       "convert() needs the program quantctl, which was not found: install the "
-      "native wheel or the Debian package of quantd, or name it: quantctl=PATH"
+      "native wheel or the Debian package of quantd, or pass quantctl=PATH"
     )
   return found
 
@@ -179,7 +179,7 @@ def _events(command: list[str]) -> Generator[dict[str, Any], None, None]:
     with child:
       try:
         for line in child.stdout or ():
-          # An event is one line. An error is a JSON object over several lines.
+          # An event is a JSON object on one line. An error takes several lines.
           if line.startswith("{") and line.endswith("}\n"):
             yield json.loads(line)
       except BaseException:

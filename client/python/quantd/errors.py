@@ -74,7 +74,7 @@ class Invalid(Error, ValueError):
   """An argument is invalid. Repeating the call cannot succeed.
 
   Attributes:
-    field: The path of the argument in quantd.proto, such as "rht.sign_mask".
+    field: The argument, or its path in quantd.proto, such as "rht.sign_mask".
     expected: What would be valid.
     got: What was given.
   """
@@ -117,7 +117,7 @@ class Unavailable(Error):
 
 
 class Busy(Error):
-  """The server has no memory for the call. Retries lasted until the deadline.
+  """The server had no memory for the call, until its deadline.
 
   Attributes:
     retry_delay: Seconds after which to retry. 0 if unknown.

@@ -39,11 +39,11 @@ class Evaluation:
     cosine: For models that predict no tokens: the mean cosine between A's and
       B's embeddings of a row, which are the means of its last hidden states.
     errors: The standard errors of loss, kl, top1 and cosine, taken over rows,
-      because the tokens of a row depend on each other. One row has none.
-    rows: The same measures summed over the tokens of each row, and the losses a
-      and b. Evaluations on the same rows can be compared row by row.
-    modules: The relative error of each module whose weights differ. Both
-      modules get the input of A's module.
+      because the tokens of a row depend on each other. With one row, empty.
+    rows: For each row, the sums of these measures over its tokens, and of the
+      losses "a" and "b". Evaluations of the same rows can be compared by row.
+    modules: The relative output error of each module whose weights differ or
+      whose input is quantized. Both modules get the input of A's module.
     notes: Differences from what an engine computes.
   """
 
@@ -59,7 +59,7 @@ class Evaluation:
   notes: list[str] = field(default_factory=list)
 
   def table(self) -> str:
-    """Returns a line for each layer: the mean error and the worst module."""
+    """Returns the totals, and for each layer its RMS error and worst module."""
     layers: dict[str, dict[str, float]] = {}
     for name, error in self.modules.items():
       layer, rest = numbered(name)
@@ -100,18 +100,18 @@ def evaluate(
 ) -> Evaluation:
   """Runs two models on the same tokens and compares them.
 
-  A quantized model is decoded to bf16 first. If engines quantize activations,
-  the inputs of these modules are quantized and decoded, with the scales of the
-  files or with scales computed at run time. Both models are in memory at once.
+  A quantized model is decoded to bf16 first. Where engines quantize the input
+  of a module, it is quantized and decoded here, too, with the scale in the
+  files or one computed at run time. Both models are in memory at once.
 
   Args:
     a: The original model's directory.
     b: The quantized model's directory.
     batches: Token ids [B, T] without padding.
-    connection: Quantizes activations; None: `quantd.connect()`.
+    connection: Quantizes activations. None uses `quantd.connect()`.
     device_map: As for `from_pretrained`. None uses one GPU if there is one.
     quantctl: As for `quantd.convert`.
-    by_module: Measures every module, too, which takes half of the time.
+    by_module: Measure single modules, too, which takes half of the time.
 
   Returns:
     The measurements. `table` returns them as text.
@@ -148,7 +148,7 @@ def _open(
   quantctl: Path | None,
   out: Evaluation,
 ) -> Any:
-  """Loads a decoded model whose activations are quantized as in its files."""
+  """Loads a model, decoded, with hooks that quantize its activations."""
   source = pathlib.Path(source)
   if not (source / "config.json").is_file():
     raise Invalid.of("model", "a directory with a config.json", str(source))
@@ -172,7 +172,7 @@ def _open(
   if missing:
     out.notes.append(
       f"the inputs of {len(missing)} modules of {source.name} are not quantized, "
-      f"because transformers has no such modules, for example {missing[0]}"
+      f"because transformers has no modules with their names: {missing[0]}, ..."
     )
   if said.get("kv_cache_scheme"):
     out.notes.append(f"keys and values are not quantized: {source.name}")
@@ -182,7 +182,7 @@ def _open(
 def _inputs_of(
   source: pathlib.Path, said: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-  """Returns the arguments of `quantize` for each module's inputs."""
+  """Returns the arguments of `quantize` for a module's input, by module."""
   import safetensors
 
   scales: dict[str, float] = {}
@@ -215,7 +215,7 @@ def _inputs_of(
 def _scaled_at_run_time(
   kind: str, scales: list[int], weight: list[int]
 ) -> dict[str, Any]:
-  """Returns how engines quantize inputs, which the weight's scales determine."""
+  """Returns how engines quantize an input, derived from the weight's scales."""
   if kind == "U8":
     return {"format": "mxfp8_e4m3"}
   if len(scales) == 2 and (scales[1] > 1 or scales[0] not in (1, weight[0])):
@@ -283,7 +283,7 @@ def _words(model: Any) -> dict[str, Any]:
 
 
 def _count(ids: Any, a: Any, b: Any, rows: dict[str, list[float]]) -> None:
-  """Adds each row's sums of losses, divergences and agreements, or its cosine."""
+  """Adds each row's sums of losses, KL and top-1 matches, or its cosine."""
   import torch
 
   def add(name: str, values: Any) -> None:
@@ -310,7 +310,7 @@ def _count(ids: Any, a: Any, b: Any, rows: dict[str, list[float]]) -> None:
 
 
 def _summarize(out: Evaluation) -> None:
-  """Writes means and their standard errors over rows."""
+  """Computes means and their standard errors from the rows."""
   rows, tokens = out.rows, out.rows.get("tokens", [])
   if "cosine" in rows:
     out.cosine = _mean("cosine", rows["cosine"], [1] * len(tokens), out)
@@ -332,7 +332,7 @@ def _summarize(out: Evaluation) -> None:
 def _mean(
   name: str, sums: Sequence[float], sizes: Sequence[float], out: Evaluation
 ) -> float:
-  """Returns a mean over tokens, and writes its error with rows as clusters."""
+  """Returns a mean over tokens, and sets its error, with rows as clusters."""
   count, total = len(sums), sum(sizes)
   mean = sum(sums) / total
   if count > 1:

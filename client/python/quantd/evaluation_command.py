@@ -30,7 +30,7 @@ def main(words: Sequence[str]) -> None:
   add("--server", metavar="ADDRESS", help="server that quantizes activations")
   options = parser.parse_args(words)
   if not options.data:
-    parser.error("give --data FILE")
+    parser.error("expected --data FILE")
   try:
     batches, _ = batches_of(options)
     server = options.server or ("local" if quantd.engine == "native" else None)

@@ -5,8 +5,8 @@ connection bit for bit: products and sums are in fp32, in the order that
 FORMATS.md defines. On some devices XLA flushes subnormal numbers to zero; there
 results below 2^-126 differ.
 
-The names are similar to TransformerEngine's JAX utilities. The package's
-`README.md` lists the correspondence.
+The names are similar to those of TransformerEngine's JAX utilities. A table in
+the package's `README.md` compares them.
 """
 
 import importlib
@@ -158,8 +158,9 @@ def _scaled(xp: Any, x: Any, factors: Array) -> Any:
     return product.masked_fill(x == 0, 0.0)
   if xp is np:
     return np.where(x == 0, np.float32(0), x * factors)
-  # XLA would fuse the product and the sum that follows into one rounding. To
-  # prevent that, every second product is negated, and negated back by a select.
+  # XLA would fuse the product with the sum that follows it, and round only
+  # once. To prevent that, every second product is negated, and a select negates
+  # it back.
   odd = np.arange(len(factors)) % 2 == 1
   product = x * np.where(odd, -factors, factors)
   product = xp.where(odd, -product, product)
@@ -206,7 +207,7 @@ def _stages(xp: Any, t: Any, n: int) -> Any:
 def _rotate(
   x: Any, inverse: bool, dimension: int, mask: Mask, dtype: Any
 ) -> tuple[Any, Any, str]:
-  """Returns rotated fp32 blocks, and the library and type of x."""
+  """Returns the module of x's library, rotated fp32 blocks, and x's type."""
   library = library_of(x)
   if library not in ("numpy", "torch", "jax"):
     raise Invalid.of(

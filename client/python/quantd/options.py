@@ -1,7 +1,7 @@
 """Converts keyword arguments to the option messages of quantd.proto.
 
-No other module knows the names of options. The server decides which options may
-be combined. What it refuses is raised as `quantd.Invalid`.
+The server decides which options may be combined. A combination that it refuses
+is raised as `quantd.Invalid`.
 """
 
 import difflib
@@ -33,7 +33,7 @@ Numbers = float | Sequence[float]
 
 
 class QuantizeKeywords(TypedDict, total=False):
-  """Options of `quantize`, `plan` and `Quantizer`. None is each one's default.
+  """Options of `quantize`, `plan` and `Quantizer`. None means the default.
 
   WIRE.md and FORMATS.md describe each option under the same name. A word may be
   replaced by its number in quantd_pb2. Flags must be True or False, and numbers
@@ -63,9 +63,11 @@ class QuantizeKeywords(TypedDict, total=False):
     stochastic: The seed of stochastic rounding. True draws a seed, which the
       result has as `seed`.
     seed_offset: Selects another random stream of the same seed.
-    shard: (row_offset, column_offset, total_columns) in the whole tensor.
-    four_over_six: "mae" or "mse": maps each NVFP4 block to 4 or to 6.
-    fast_error: 4over6: compares errors before scaling back.
+    shard: (row_offset, column_offset, total_columns): where in a larger tensor
+      this one lies, for stochastic rounding.
+    four_over_six: "mae" or "mse": maps each NVFP4 block to 4 or to 6, whichever
+      has the smaller error of this kind.
+    fast_error: 4over6: compares errors of scaled values.
     epsilon: FP8: the smallest amax. Smaller ones are replaced by it.
     power_of_two: FP8: whether scales are powers of two.
     scale: FP8 delayed scaling: the factor, or one for each group.
@@ -223,7 +225,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
 
 
 def set_field(message: Any, path: str, value: Any) -> None:
-  """Sets a field. A message inside `message` only exists if it has a value."""
+  """Sets a field. A field of an inner message is left out if 0 or False."""
   above, _, name = path.rpartition(".")
   if above and not value:
     return
@@ -260,9 +262,8 @@ def _set_rounding(o: pb.QuantizeOptions, k: Any) -> None:
   if "shard" in k:
     shard = k["shard"]
     if o.rounding != pb.ROUNDING_STOCHASTIC:
-      raise Invalid.of(
-        "shard", "stochastic, since only it depends on positions", "none"
-      )
+      expected = "stochastic, because other rounding depends on no positions"
+      raise Invalid.of("shard", expected, "none")
     fields = ("row_offset", "column_offset", "total_columns")
     if not is_list(shard) or len(shard) != 3:
       raise Invalid.of("shard", ", ".join(fields), shown(shard))

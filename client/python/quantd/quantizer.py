@@ -27,7 +27,7 @@ _TE_FP8 = {
   "float8_e5m2": "e5m2",
 }
 
-# Options that other options depend on, added to check those.
+# Other options need these, and are checked together with them.
 _BESIDE = QuantizeKeywords(
   rht="both", history=[0.0], stochastic=0, splits=[1], usage="both"
 )
@@ -171,7 +171,8 @@ class Quantizer:
   ) -> None:
     """FP8: sets the scale for later calls, and the history to update.
 
-    The result has the next ones as "next_scale" and "amax_history".
+    With a history, results have the next ones as parts "next_scale" and
+    "amax_history".
     """
     found = QuantizeKeywords(scale=numbers("scale", scale))
     if history is not None:
@@ -283,7 +284,7 @@ class Quantizer:
     return made
 
   def is_quantizable(self, x: Any) -> bool:
-    """Returns whether x can be quantized: its rows must be whole blocks."""
+    """Returns whether rowwise blocks of 16 or 32, if any, fill x's rows."""
     block = geometry.FORMATS_BY_NAME[self.format].block
     cols = geometry.sides(arrays.read(x).shape, -1)[1]
     return not self.rowwise_usage or block in (0, 128) or cols % block == 0

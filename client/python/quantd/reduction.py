@@ -12,7 +12,7 @@ from quantd.values import shown
 
 
 def checked(reduction: Any) -> Any:
-  """Accepts a function, a group of torch.distributed (with ranks) or None."""
+  """Accepts a function, a group of torch.distributed or None."""
   group = callable(getattr(reduction, "rank", None))
   if reduction is None or callable(reduction) or group:
     return reduction
@@ -72,7 +72,7 @@ def give_amaxes(
 
 
 def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
-  """Returns the reduced amaxes of the copies for which they are finite."""
+  """Returns the reduced amaxes, without copies that have a NaN or Inf."""
   flat = np.concatenate(list(own.values())).astype(np.float32)
   returned = _reduced(flat.copy(), reduction)
   try:
@@ -104,8 +104,8 @@ def _largest(own: dict[str, Array], reduction: Any) -> dict[str, Array]:
         "amaxes that are all finite, or no larger elsewhere than here",
         "NaN or Inf in one group or line, and a larger amax in another",
       )
-    # Otherwise none is given, and the server computes the same NaN or Inf
-    # again.
+    # Otherwise this copy's amaxes are not given, and the server computes the
+    # same NaN or Inf again.
   return given
 
 

@@ -118,7 +118,8 @@ class ServerInfo:
     max_request_bytes: Limit of a request, in bytes.
     memory_budget_bytes: Limit of memory for all payloads, in bytes.
     max_rank: Limit of a tensor's dimensions.
-    amax_estimation_scale: The default of this option. 0 if it is not used.
+    amax_estimation_scale: The server's default for this option. 0 if it makes
+      no estimates by default.
     devices: The devices that compute.
     formats: The supported formats, by name.
   """

@@ -36,7 +36,7 @@ def shown(value: Any) -> str:
 
 
 def flag(field: str, value: Any) -> bool:
-  """Accepts only True and False, and no value that compares equal."""
+  """Accepts only True and False, and not 1 or 0, which compare equal."""
   if isinstance(value, (bool, np.bool_)):
     return bool(value)
   raise Invalid.of(field, "True or False", shown(value))
@@ -55,7 +55,7 @@ def whole(field: str, value: Any, low: int, high: int) -> int:
 
 
 def is_list(values: Any) -> bool:
-  """Returns whether it has length and order, as lists and arrays do."""
+  """Returns whether `values` has a length and an order, as lists have."""
   raw = (str, bytes, bytearray, memoryview)
   if isinstance(values, (*raw, Mapping, AbstractSet)):
     return False

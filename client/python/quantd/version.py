@@ -12,7 +12,7 @@ def version() -> str:
   try:
     return importlib.metadata.version("quantd")
   except importlib.metadata.PackageNotFoundError:
-    # The build uses the same program.
+    # The build gets the version from the same file.
     ask = pathlib.Path(__file__).resolve().parents[1] / "native/version.py"
     if not ask.is_file():
       return "unknown"

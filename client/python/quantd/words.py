@@ -114,7 +114,7 @@ class Words:
 
 
 class _Types(Words):
-  """The words of element types, which other libraries' names select, too."""
+  """The words of element types. Also parses types of other libraries."""
 
   def parse(self, field: str, word: Any, only: tuple[str, ...] = ()) -> Any:
     """Returns the number of a word, or of a type of numpy, PyTorch or JAX."""

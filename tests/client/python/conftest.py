@@ -10,7 +10,7 @@ import pytest
 import quantd
 from servers import Process
 
-# The shape of `large`: not a multiple of anything.
+# The shape of `large`. The number of rows is prime.
 ROWS, COLS = 1153, 1024
 
 
@@ -56,7 +56,7 @@ def connect(engine):
 
 @pytest.fixture(autouse=True)
 def limit():
-  """An alarm ends a test that hangs."""
+  """An alarm ends the process if a test hangs."""
   signal.alarm(int(os.environ.get("QUANTD_TEST_SECONDS", "60")))
   yield
   signal.alarm(0)
@@ -73,7 +73,7 @@ def x():
 
 @pytest.fixture(scope="session")
 def large():
-  """Similar values, of more bytes than any call that is never cut into bands."""
+  """Values like those of `x`, but too large to be left without bands."""
   values = np.random.default_rng(11).standard_normal((ROWS, COLS))
   values[::17, ::13] *= 64
   values[3, :8] = [0.0, -0.0, 1e-30, -1e-30, 448, 6, -6, 0.5]
@@ -87,7 +87,7 @@ def plain(connect, server):
 
 
 def bf16(values):
-  """Truncates fp32 to bf16; returns its bits, and its values as fp32."""
+  """Truncates fp32 to bf16. Returns the bits, and the values as fp32."""
   bits = values.astype(np.float32).view(np.uint32) >> 16
   return bits.astype(np.uint16), (bits << 16).view(np.float32)
 

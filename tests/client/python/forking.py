@@ -65,13 +65,13 @@ def main(address, engine, how):
     thread.start()
   for _ in range(8):
     if busy:
-      # Waits until a further call is accepted, which takes a while on a busy
-      # machine.
+      # Waits until one more call has ended, so that others are in flight. This
+      # takes a while on a busy machine.
       before, until = len(calls), time.monotonic() + 5
       while len(calls) == before and time.monotonic() < until:
         time.sleep(0.01)
       if len(calls) == before:
-        wrong.append("no calls were in flight")
+        wrong.append("no call ended in 5 s")
     code = in_child(child, sys.exit if how == "exit" else os._exit)
     if code != FORKED:
       wrong.append(f"a child exited with {code}")
@@ -79,7 +79,7 @@ def main(address, engine, how):
   for thread in threads:
     thread.join()
   if child() != 0:
-    wrong.append("the parent")
+    wrong.append("the parent's own call failed")
   q.close()
   print(wrong)
   return len(wrong)

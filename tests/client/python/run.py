@@ -29,8 +29,8 @@ def main():
     if importlib.util.find_spec(module) is None:
       print(f"skipped: no module {module}")
       return 77
-  # A shell ignores SIGINT in background processes, and the tests would inherit
-  # this.
+  # A shell starts background processes with SIGINT ignored, which the tests
+  # would inherit.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   environment = dict(
       os.environ, QUANTD=str(pathlib.Path(known.server).resolve()),

@@ -57,9 +57,10 @@ def detail(reason, code=grpc.StatusCode.RESOURCE_EXHAUSTED, **fields):
 
 
 class Scripted:
-  """A server that answers each call with its next function of (request, context).
+  """A server that answers each call with the next of some functions.
 
-  With `stream` it answers only Stream, and requests are iterators of messages.
+  They take (request, context), and the last one answers all further calls. With
+  `stream` it answers only Stream, and requests are iterators of messages.
   """
 
   def __init__(self, *answers, stream=False):

@@ -153,7 +153,7 @@ def test_arguments_of_other_calls(q, x):
 
 
 def over_inputs(q):
-  """Checks that outputs over inputs equal separate outputs."""
+  """Checks that outputs written over their inputs equal separate outputs."""
   x = np.random.default_rng(3).standard_normal((64, 128)).astype(np.float32)
   rotated, place = q.apply_rht(x), x.copy()
   assert q.apply_rht(place, out=place) is place and np.array_equal(place, rotated)

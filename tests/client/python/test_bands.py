@@ -1,6 +1,7 @@
 """Tests of calls in chunks (both engines) and in bands (native engine).
 
-bands/band_plan_test.cc compares the bytes of bands with one call for all options.
+../bands/band_plan_test.cc compares the bytes of bands and of one call, for all
+options.
 """
 
 import random
@@ -46,7 +47,7 @@ def test_maxima_and_rotations_in_streams(plain, connect, server, large):
 
 
 def test_streams_of_every_option(plain, connect, server, x, monkeypatch):
-  """Parts begin and end inside chunks. Covers groups and sums, too."""
+  """Parts begin and end inside chunks. Covers groups and dbias, too."""
   q = connect(server, stream_from=0)
   seen = 0
   for name, keywords, _ in cases(plain):

@@ -55,7 +55,7 @@ def cases(q):
       if option in has or option == "non_finite":
         usage = "columnwise" if "rht" in keywords and "est" in option else "both"
         if option == "given_amax" and name == "fp8_channel_e4m3":
-          continue  # an amax for each line
+          continue  # it needs an amax for each line
         yield name, {"usage": usage, **keywords}, ["--usage", usage, *flags]
     for profile in words.PROFILES:
       keywords = {"profile": profile}

@@ -50,7 +50,7 @@ def saved(model, folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-  """Uses one thread, since threads cost more time than tiny models."""
+  """Uses one thread, since more threads would slow tiny models down."""
   torch.set_num_threads(1)
 
 
@@ -134,7 +134,7 @@ def test_amaxes_equal_those_of_plain_hooks(llama):
 
 
 class Wrapped(torch.nn.Module):
-  """A model under another name, as towers and adapters have it."""
+  """Adds a prefix to a model's names, as towers and adapters do."""
 
   def __init__(self, model):
     super().__init__()
@@ -195,8 +195,8 @@ def test_experts_are_measured_one_by_one(kind, tmp_path):
     measured += name not in found.filled
     assert amax == own, name
   assert measured == 3 * len(expected) // 2 and measured + len(found.filled) == 48
-  # Experts without a token in one part of the data are measured in another
-  # part.
+  # Merging takes the amaxes of experts that saw no token in one part of the
+  # data from another part.
   more = ids(4, length=64, seed=9)
   assert not calibrated(folder, more).filled
   whole = calibrated(folder, batches + more)
@@ -336,8 +336,8 @@ def test_chats_use_the_template(llama, run, tmp_path):
 
 
 @pytest.mark.parametrize("name, text, said", [
-    ("d.jsonl", '{"text": "a"}\n{"body": "b"}\n', "d.jsonl:2: expected JSON: a text"),
-    ("d.jsonl", "{\n", "d.jsonl:1: expected JSON"),
+    ("d.jsonl", '{"text": "a"}\n{"body": "b"}\n', "d.jsonl:2: expected a JSON string, "),
+    ("d.jsonl", "{\n", "d.jsonl:1: expected a JSON string, "),
     ("d.csv", "a,b\n", "a file .jsonl"),
     ("d.txt", "\n", "samples with text"),
 ])

@@ -1,4 +1,4 @@
-"""Tests of call options that are not in the request: both engines, sync and aio."""
+"""Tests of traceparent and priority, which calls send beside the request."""
 
 import asyncio
 import pathlib
@@ -23,7 +23,7 @@ def tags(metadata):
 
 
 def calls(q, x, t):
-  """Calls every method with trace and priority options."""
+  """Returns a function for every method, which calls it with options."""
   return {
       "Quantize": lambda **k: q.quantize(x, "nvfp4", **k),
       "Dequantize": lambda **k: q.dequantize(t, **k),

@@ -1,6 +1,6 @@
 """Tests of arrays in GPU memory. With a GPU they use real PyTorch, CuPy and
-JAX, and local devices. Without one they use a stand-in for CuPy in host memory,
-which the CPU device accepts.
+JAX, a local device and a server. Without one they use a stand-in for CuPy in host
+memory, which the local CPU device accepts.
 """
 
 import importlib.util
@@ -212,7 +212,7 @@ def test_buffers_of_the_caller(library, there, here):
   name, put, get = library
   x = values(3)
   if name == "jax":
-    with pytest.raises(quantd.Invalid, match="written"):
+    with pytest.raises(quantd.Invalid, match="writable"):
       there.quantize(put(x), out={"rowwise_data": put(x)})
     return
   want = here.quantize(x, "nvfp4")
@@ -220,8 +220,8 @@ def test_buffers_of_the_caller(library, there, here):
   t = there.quantize(put(x), "nvfp4", out={"rowwise_data": codes})
   assert get(codes).tobytes() == want.parts["rowwise_data"].data.tobytes()
   assert t.parts["rowwise_data"].device.array is codes
-  # An output over the input, which a server copies first, and an output in host
-  # memory.
+  # One output is over the input, which the engine copies first, and another in
+  # host memory.
   over = put(x)
   byte = sys.modules["torch"].uint8 if name == "torch" else np.uint8
   flat = over.reshape(-1).view(byte)[:ROWS * COLS // 2]

@@ -16,14 +16,14 @@ from test_calibration import SIZES, ids, loaded, one_thread, saved  # noqa: E402
 
 QUANTCTL = os.environ["QUANTCTL"]
 WITH_SCALES = ("nvfp4", "fp8")
-# Every weight has whole blocks of 128.
+# With these sizes, blocks of 128 fill every weight.
 BLOCKS = SIZES | {"hidden_size": 128, "num_key_value_heads": 4}
 AT_RUN_TIME = ("fp8", "fp8_dynamic", "fp8_block", "mxfp8")
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-  """A Llama, and what convert makes of it in each format, with input scales."""
+  """A Llama, and its conversions in both dialects and formats with input scales."""
   torch.manual_seed(4)
   folder = tmp_path_factory.mktemp("models")
   model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**BLOCKS))
@@ -72,7 +72,7 @@ def test_activations_are_rounded_as_the_file_says(models, q, name, tmp_path):
 
 
 @pytest.mark.parametrize("format", AT_RUN_TIME)
-def test_activations_are_rounded_with_scales_of_their_own(models, q, format, tmp_path):
+def test_activations_are_rounded_with_scales_computed_at_run_time(models, q, format, tmp_path):
   batches = ids(2, length=300)
   quantd.convert(models / "plain", tmp_path / "m", format=format, server="local:cpu",
                  quantctl=QUANTCTL)
@@ -124,7 +124,7 @@ def fp8(x, amax):
 
 
 def nvfp4(x, amax):
-  """Rounds blocks of 16 to E2M1, with an E4M3 scale for each and one for all."""
+  """Rounds blocks of 16 to E2M1, with an E4M3 scale each and a global scale."""
   levels = np.array([0, .5, 1, 1.5, 2, 3, 4, 6], np.float32)
   blocks = x.reshape(-1, 16)
   whole = np.float32(2688 / amax)

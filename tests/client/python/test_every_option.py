@@ -78,7 +78,7 @@ def taken(hint):
 
 @pytest.mark.parametrize("option", list(HINTS))
 def test_values_of_another_type(q, x, option):
-  """`from_parts` checks options without a call."""
+  """Every call refuses them. So does `from_parts`, which makes no call."""
   legal = taken(HINTS[option])
   assert legal, f"{option}: no kind of values is known for {HINTS[option]}"
   calls = (lambda **k: q.quantize(x, "nvfp4", **k),
@@ -90,7 +90,7 @@ def test_values_of_another_type(q, x, option):
       for at, value in enumerate(values):
         try:
           call(**{**BESIDE.get(option, {}), option: value})
-          assert kind in legal, f"{option} takes {kind} {at}"
+          assert kind in legal, f"{option} accepted VALUES[{kind!r}][{at}]"
         except quantd.Invalid as error:
           named = option in error.field.replace(".", "_")
           assert named or kind in legal, (kind, at, error.field)
@@ -112,7 +112,7 @@ def test_lists_that_are_too_long(q, x):
 
 
 def test_numbers_of_every_library_are_accepted(q, x):
-  """Type checks accept the number types of every library."""
+  """So are lists of one number, and numbers of enums and sign masks as text."""
   want = q.quantize(x, "nvfp4", given_amax=2.0).rowwise.codes
   for amax in (2, np.float64(2), np.array(2.0), [2.0], (2,), np.array([2.0]),
                np.array([2]), decimal.Decimal(2), {"rowwise": np.float16(2)}):

@@ -102,7 +102,7 @@ def test_errors_are_typed(connect, code, reason, kind, fields):
 
 
 def test_a_status_sent_before_a_reset_counts(connect):
-  # HAProxy resets the stream after an early answer while the client is still
+  # HAProxy resets the stream if the server answers while the client is still
   # sending.
   reset = fails(CODE.CANCELLED, "reset", ("quantd-request-id", "id-1"),
                 detail(Reason.REASON_BUSY, retry_delay_ms=1))
@@ -178,7 +178,7 @@ def mute():
 
 
 def test_a_hanging_server_does_not_keep_the_call(connect, x):
-  """The other server gets the call, for either order of the two."""
+  """The other server gets the call, in whichever order they are named."""
   with mute() as hung, servers.Process() as live:
     for target in (f"{hung},{live.address}", f"{live.address},{hung}"):
       connection = connect(target)
@@ -291,10 +291,10 @@ def test_pickle(q, x, engine):
     ("idle", "0"), ("idle", "1"), ("busy", "0"), ("exit", "0"), ("exit", "1"),
     ("before", "1")])
 def test_fork(server, engine, how, support):
-  """The child gets an error at once and can exit; the parent continues.
+  """The child gets an error at once and can exit, and the parent continues.
 
-  The child may make the first call with the pure engine, which connects late.
-  Runs in a separate process, which has loaded no other gRPC.
+  With the pure engine, which connects late, the child may make the first call.
+  The parent is a new process, which has loaded no other gRPC.
   """
   if (engine, how) == ("native", "before"):
     pytest.skip("the native engine starts threads when it connects")

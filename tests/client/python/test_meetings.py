@@ -1,4 +1,4 @@
-"""Tests of bands that share one amax and are sent once each, with the native engine."""
+"""Tests of bands that share one amax, though each is sent only once (native engine)."""
 
 import itertools
 import time
@@ -75,7 +75,7 @@ def test_bands_are_resent_after_their_stream_ends(
 
 
 def test_a_server_without_amax_streams(connect, server, plain, large):
-  """An older server among newer ones refuses such streams."""
+  """An older server refuses streams that return maxima; the bands are sent again."""
   refused = servers.detail(pb.ErrorDetail.REASON_INVALID_FIELD, field="request")
   mine = first(2)
 

@@ -28,7 +28,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def sharing():
-  """The address and the memory socket of a server that shares memory."""
+  """A server that shares memory, and the path of its memory socket."""
   with tempfile.TemporaryDirectory() as folder:
     memory = os.path.join(folder, "memory")
     with Process("--memory-socket", memory, "--shared-memory-limit", "64MiB",
@@ -67,8 +67,7 @@ def test_shared_memory_is_used_in_place(shared, format, options):
   t = shared.quantize(x, format, **options)
   assert (plain.transport, t.transport) == ("unix", "shared")
   same(t, plain)
-  # The parts are in shared memory, from which Dequantize decodes them into
-  # `out`.
+  # Dequantize reads the parts from shared memory and writes `out` there.
   out = shared.empty(values.shape, "f32")
   assert t.dequantize("f32", out=out) is out
   assert out.tobytes() == plain.dequantize("f32").tobytes()
@@ -91,7 +90,7 @@ def test_results_and_arrays_outlive_the_connection(sharing):
   want = t.rowwise.codes.tobytes()
   assert t.transport == "shared"
   again = pickle.loads(pickle.dumps(q))
-  # Memory shared with another server is sent by message.
+  # Memory that another connection shares is sent in a message.
   assert again.quantize(x, "mxfp8_e4m3").transport == "unix"
   again.close()
   q.close()

@@ -142,7 +142,7 @@ def test_lock_of_the_interpreter_is_free_during_a_call():
     while thread.is_alive():
       time.sleep(0.01)
       ticks += 1
-    # The call leaves time for about 50 ticks.
+    # The call lasts about 50 ticks.
     assert ticks > 20
     engine.close()
 
@@ -182,7 +182,7 @@ def test_answers_equal_those_of_the_pure_engine(server, x):
   answers = []
   for engine in ("native", "grpc"):
     with quantd.connect(server, engine=engine) as q:
-      info = dataclasses.replace(q.info(), devices=())  # they count calls
+      info = dataclasses.replace(q.info(), devices=())  # devices count jobs
       t = q.quantize(x, "nvfp4", usage="both", statistics=True)
       answers.append((info, q.plan(x.shape, "nvfp4"), t.options, t.report))
   assert answers[0] == answers[1]

@@ -22,7 +22,7 @@ import quantd
 from quantd import quantd_pb2 as pb
 from quantd.engines.engine import Settings
 from quantd.engines.native_engine import Engine
-# A shell ignores SIGINT in background processes.
+# A shell starts background processes with SIGINT ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def ask(engine):
   reply = engine.call("GetServerInfo", b"", [], {})
@@ -51,7 +51,7 @@ class Script:
     except subprocess.TimeoutExpired:
       self.process.kill()
       out, err = self.process.communicate()
-      raise AssertionError(f"it hangs: {out} {err}") from None
+      raise AssertionError(f"the script hangs: {out} {err}") from None
     assert self.process.returncode == 0, (self.process.returncode, out, err)
     return out.split("\n")[:-1]
 
@@ -130,7 +130,7 @@ for _ in range(4):
 
 
 def test_small_calls_leak_nothing(server):
-  """Calls that succeed, are refused at several points, or carry a cancellation.
+  """Covers calls that succeed, are refused, or have a cancellation.
   """
   calls = int(os.environ.get("QUANTD_LEAK_CALLS", "20000"))
   kib = [int(line) for line in Script(LEAK, server, str(calls)).end(500)]
@@ -163,8 +163,8 @@ say(memory("VmHWM") - before, memory("VmRSS") - before)
 
 
 def test_large_call_copies_nothing(server):
-  """Sends 256 MiB and receives 72, in a separate process: neither is left in
-  memory, and the input is never copied.
+  """Sends 256 MiB and receives 72, in a separate process. The input is never
+  copied, and no copy of the reply is left.
   """
   peak, after = map(int, Script(LARGE, server).end(50)[0].split())
   # At the peak gRPC holds the reply; malloc may keep some of that memory

@@ -42,7 +42,7 @@ def shown(a, library):
 @pytest.mark.parametrize("name, options", [
     ("nvfp4", {"usage": "both"}), ("mxfp8_e4m3", {}), ("fp8_e5m2", {"dbias": True})])
 def test_results_have_the_inputs_library(q, x, library, name, options):
-  """The bytes equal those for numpy, and `like` selects numpy again."""
+  """The bytes equal those for numpy arrays, and `like` converts the results."""
   module = pytest.importorskip(library, reason=f"{library.upper()} IS NOT INSTALLED")
   pytest.importorskip("ml_dtypes", reason="ML_DTYPES IS NOT INSTALLED")
   mine = module.from_numpy(x) if library == "torch" else module.numpy.asarray(x)

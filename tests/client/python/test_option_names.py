@@ -7,8 +7,8 @@ import subprocess
 from quantd import quantd_pb2 as pb
 from quantd.options import QuantizeKeywords
 
-# Fields of QuantizeOptions whose keyword or flag has another name. A keyword
-# may set one of two fields, depending on its type, and a flag has only one
+# Fields of QuantizeOptions whose keyword or flag has another name, or that have
+# none (None). A keyword or a flag may set several fields, depending on its
 # value.
 KEYWORDS = {
   "rht.rowwise": "rht", "rht.columnwise": "rht",
@@ -28,7 +28,8 @@ FLAGS = {
   "given_amax.rowwise": "given-amax-rowwise",
   "given_amax.columnwise": "given-amax-columnwise",
   "splits.rows": "splits",
-  # quantctl has no flags for the state of a training run, which no file keeps.
+  # quantctl has no flags for an amax history, which no file keeps, and for groups
+  # that end before the last row.
   "history.amax": None, "history.rule": None, "history.margin": None,
   "splits.partial": None,
 }

@@ -1,4 +1,4 @@
-"""Tests that the examples on pages run, and that types and style are clean."""
+"""Tests that examples on pages run, and that mypy and ruff find nothing."""
 
 import importlib.util
 import os

@@ -34,7 +34,7 @@ def test_of_non_finite_amaxes(q, x, name, policy, value):
 
 
 def test_of_groups_with_one_non_finite_amax(q, x):
-  """Larger amaxes of the other groups must not be dropped silently."""
+  """Amaxes that other processes increased must not be dropped silently."""
   bad = poisoned(x, np.inf, 3)
   larger = quantd.Quantizer(q, columnwise=False, amax_reduction=lambda a: a * 3)
   with pytest.raises(quantd.Invalid, match="a larger amax in another") as caught:
@@ -134,7 +134,7 @@ def test_wrong_values_later_on(q):
 
 
 def test_a_history_with_nan(q, x):
-  """WIRE.md allows NaN in a history; `propagate` writes it, and later calls keep it.
+  """WIRE.md allows NaN in a history: `propagate` writes it, and later calls accept it.
   """
   keywords = {"scale": 1.0, "non_finite": "propagate"}
   t = q.quantize(poisoned(x, np.nan, 3), "fp8_e4m3", history=[1.0, 2.0], **keywords)

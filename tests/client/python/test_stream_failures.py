@@ -79,7 +79,7 @@ def test_invalid_replies(connect, server, x, how):
   with relayed(server, stream=told(WRONG[how])) as relay:
     q = connect(relay.address, stream_from=0, retry=quantd.Retry(1))
     if how == "of another method" and q.engine == "native":
-      # The C++ client takes it for a server without streams, and sends a message.
+      # The C++ client assumes a server without streams, and sends one message.
       assert not q.quantize(x, "nvfp4").streamed
       return
     with pytest.raises(quantd.Error) as caught:
@@ -128,7 +128,7 @@ def test_streams_that_stall_have_a_deadline(connect, large, answer):
 @pytest.mark.parametrize("settings", [{"band_bytes": 1 << 18}, {"stream_from": 0}])
 def test_cancellation_at_any_point(connect, settings):
   x4 = np.random.default_rng(3).standard_normal((4096, 1024), np.float32)
-  # Uses a separate server, because it penalizes clients that cancel often.
+  # Uses a separate server, because servers penalize clients that cancel often.
   with servers.Process() as process:
     q = connect(process.address, **settings)
     before = threading.active_count()

@@ -199,7 +199,7 @@ def test_headers_that_are_nearly_right(rewrite):
     refused("file", quantd.load, rewrite(change))
 
 
-# --- files --------------------------------------------------------------------
+# --- saving and loading --------------------------------------------------------
 
 
 def test_tensors_that_cannot_be_saved(q, x, tmp_path):

@@ -103,7 +103,7 @@ def test_from_parts(q, x):
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("files_*/*")),
                          ids=lambda p: p.stem)
 def test_files_of_older_versions(q, path, tmp_path):
-  """Old files load, decode as in quantctl, and are written unchanged."""
+  """Old files load, decode as in quantctl, and keep their options when saved."""
   t = quantd.load(path, connection=q)
   out, raw = tmp_path / "again.safetensors", tmp_path / "x.safetensors"
   t.save(out)
@@ -144,7 +144,7 @@ def test_a_file_appears_whole_or_not_at_all(q, x, tmp_path):
 
 
 def test_malformed_files_are_refused(q, x, tmp_path):
-  """Every truncation and every changed byte of the header gives an error or the tensor."""
+  """A truncated file is refused. One with a changed header is refused or loads."""
   path = tmp_path / "t.safetensors"
   q.quantize(x[:16, :32], "nvfp4").save(path)
   whole = path.read_bytes()

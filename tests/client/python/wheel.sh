@@ -8,9 +8,9 @@
 # directory that client/python/native/archives.sh has filled before; filling it
 # takes minutes.
 #
-# All tests run with the native wheel, and some with the pure wheel, since the
-# sources' own tests cover the pure engine. Beside PyTorch and JAX, only tests
-# that use them run.
+# All tests run with the native wheel, but only some with the pure wheel, since
+# the tests of the source tree cover the pure engine. Only tests that use
+# PyTorch or JAX run in an environment that has them.
 #
 # PYTHON: interpreters to test the native wheel with. The wheel is the same for all
 # from 3.11 on. Default: python3.11, python3.12 and python3.13, if installed. Exits
@@ -65,8 +65,8 @@ export QUANTD_OTHER_ARCHIVES=${QUANTD_OTHER_ARCHIVES:-$work/archives}
 dist=$work/dist
 "$root/deploy/release.sh" --only wheel --only pure "$dist"
 
-# test_wheel PYTHON WHEEL ENGINE [FILE OF TESTS...]: installs a wheel and runs
-# tests.
+# test_wheel PYTHON WHEEL ENGINE [TEST_FILE...]: installs a wheel, checks its
+# default engine, and runs these tests, or all.
 test_wheel() {
   local python=$1 wheel=$2 engine=$3 venv
   shift 3
@@ -95,7 +95,7 @@ check_native() {
   for file in "$licences"/{LICENSE,NOTICE,libgrpc-dev,libprotobuf-dev} \
     "$licences"/{libabsl-dev,nanobind} "$inside"/quantd/{_native,quantd_pb2}.pyi \
     "$inside"/quantd-*.data/scripts/{quantctl,quantd}; do
-    [ -s "$file" ] || fail "no $file"
+    [ -s "$file" ] || fail "$1 does not contain $file"
   done
 }
 
@@ -107,7 +107,7 @@ check_native "$native"
 git clone -q "$root" "$work/clone"
 "$work/tools/bin/python" -m build --outdir "$work/source" \
   "$work/clone/client/python" >"$work/log" 2>&1 ||
-  { tail -40 "$work/log"; fail "no wheel of a source distribution"; }
+  { tail -40 "$work/log"; fail "a source distribution and its wheel could not be built"; }
 tar -tzf "$work"/source/quantd-*.tar.gz >"$work/listed"
 for name in native/engine.cc tree/{server/main.cc,include/quantd/client.h,deploy/notices.sh}; do
   grep -q "/$name\$" "$work/listed" ||
@@ -127,14 +127,14 @@ PYTHON=$work/tools/bin/python "$here/docs.sh" "$work/docs" || [ $? = 77 ]
 "$work/tools/bin/python" "$here/run.py" --server "$server" \
   --quantctl "$quantctl" "$here"/test_{pages,newcomers,progress}.py
 
-# With PyTorch and JAX, the same tests also use their arrays. They show that
-# three copies of the same libraries work in one process.
+# With PyTorch and JAX, tests also use their arrays. grpcio, PyTorch and the
+# native engine then have three copies of the same libraries in one process.
 libraries=$root/build/pipelines/bin/python
 if "$libraries" -c 'import jax, torch' 2>/dev/null; then
   "$libraries" -m pip install -q --no-deps --target "$work/beside" "$native" \
     nanobind-backend
-  # The tests of arguments run programs, which a --target folder does not put
-  # into PATH.
+  # The tests of arguments run the wheel's programs, which pip does not put into
+  # PATH with --target.
   mapfile -t files < <(grep -lE '\b(torch|jax)\b' "$here"/test_*.py |
     grep -v test_arguments)
   PYTHONPATH=$work/beside "$libraries" "$here/run.py" --installed \

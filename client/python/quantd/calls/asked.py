@@ -18,7 +18,7 @@ class Answer(NamedTuple):
 
 
 class Asked:
-  """A tensor description and options, with values derived at the first call.
+  """A tensor description and options, with values derived on first use.
 
   Programs repeat the same request for many tensors. These calls share one
   object, on any thread. Its messages must not be changed.

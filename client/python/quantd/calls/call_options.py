@@ -72,11 +72,11 @@ def split(
 
 
 def checked(function: str, call: CallOptions) -> How:
-  """Checks the options of a call, except for `progress`, which is left out."""
+  """Returns the checked options of a call, without `progress`."""
   refuse_unknown(function, call, CallOptions)
   timeout = call.get("timeout")
   if timeout is not None:
-    # In numpy's fp32, a deadline would be minutes off.
+    # Converted, because a deadline in numpy's fp32 would be minutes off.
     timeout = number("timeout", timeout)
     if not 0 < timeout <= YEAR:
       expected = "seconds above 0, up to a year"

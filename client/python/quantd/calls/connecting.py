@@ -60,17 +60,17 @@ def connect(
       token and memory socket of quantctl's environment variables.
     engine: "native" or "grpc". None uses the native engine if installed.
     tls: True encrypts and trusts the system's authorities. Or a `quantd.Tls`.
-    token: A bearer token. It is never sent to another machine in plain text.
+    token: A bearer token. Without TLS it is never sent to another machine.
     token_file: A file with the token on one line.
     deadline: Limit in seconds for a call without a timeout.
     channels: Connections to each server. The pure engine makes one.
     retry: When a failed call is sent again: a `quantd.Retry`.
     dead_peer_timeout: Seconds after which a silent connection is dropped.
     memory_socket: The server's --memory-socket, to share memory with it.
-    busy_poll: Seconds, up to 0.1, for which a call polls for its answer.
+    busy_poll: Seconds, up to 0.1, to poll for an answer before sleeping.
     band_bytes: Larger calls are cut into bands of rows. 0 never cuts.
-    stream_from: Size from which tensors are sent in chunks. None sends chunks
-      only if necessary.
+    stream_from: Tensors of at least this many bytes are sent in chunks. None
+      sends chunks only if necessary.
 
   Returns:
     The connection. `help(quantd.engines.engine.Settings)` documents more.
@@ -143,7 +143,7 @@ def _check(field: str, good: bool, expected: str, got: Any) -> None:
 
 
 def _path(field: str, path: Any) -> str | None:
-  """Returns a path as text. Refuses a number, which would be a descriptor."""
+  """Returns a path as text. Refuses a number: open() takes descriptors."""
   if path is None:
     return None
   text = os.fspath(path) if isinstance(path, os.PathLike) else path

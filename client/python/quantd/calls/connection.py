@@ -72,9 +72,9 @@ class Connection(Questions):
       flatten_axis: x is treated as a matrix M x K. M is the product of the
         dimensions before this axis, K the product of the others.
       dtype: The type of x if numpy does not have it: "bf16" for uint16.
-      fused: Arrays that share one amax with x, such as q, k and v of a layer.
-        They are stacked below x for the call and separated afterwards, into
-        the result's `fused`.
+      fused: Arrays that share one amax with x, such as k and v if x is q of a
+        layer. They are stacked below x for the call. The result's `fused` has
+        the tensors made of them.
       out: Contiguous buffers of the exact size for parts, by kind:
         {"rowwise_data": ...}. The result views them. They may overlap an input,
         which is read first, but not each other.
@@ -150,7 +150,7 @@ class Connection(Questions):
       format: As for `quantize`.
       only: Patterns of the modules to quantize, as for `quantctl convert
         --only`. A pattern is a name with * and ?, or "re:" and a regular
-        expression that matches from the start; with or without ".weight".
+        expression that matches from the start. ".weight" may be left out.
       ignore: Patterns of modules that are left out of the result.
       at_once: Calls in flight at a time.
       flatten_axis: As for `quantize`.
@@ -232,8 +232,8 @@ class Connection(Questions):
       **call: Options of every call, as for `quantize`.
 
     Returns:
-      The values in the shape of the tensor; M x K for a rotated copy, or for
-      groups that end before its last row. bf16 in numpy is ml_dtypes' bfloat16
+      The values in the shape of the tensor; M x K if rotated, or if groups end
+      before the tensor's last row. bf16 in numpy is ml_dtypes' bfloat16
       if that is installed, and otherwise uint16 with the bits of bf16.
 
     Raises:
@@ -283,8 +283,8 @@ class Connection(Questions):
       x: As for `quantize`.
       rht: Also return maxima after rotation: "rowwise", "columnwise", or True
         for both. The rowwise rotation's blocks are along K, the columnwise
-        one's along M. K or M must be a multiple of the dimension.
-      domain: "tensor", or "row" for a maximum of each row and of each column.
+        one's along M. That length must be a multiple of the dimension.
+      domain: "tensor", or "row" for maxima of each row and of each column.
       rht_dimension: 16, 32, 64 or 128.
       sign_mask: As for `quantize`.
       non_finite: "ignore", "propagate" or "reject".

@@ -123,7 +123,7 @@ class Link:
     kind, word, shape = part
     if out is not None and like is not None:
       raise Invalid.of(
-        "like", "no library, because out= is returned", "a library"
+        "like", "None, because the array in out= is returned", "a library"
       )
     header = request.SerializeToString()
     near = payload[0] if payload else None
@@ -144,12 +144,12 @@ class Link:
     """Cancels calls in flight and closes connections. Idempotent.
 
     Raises:
-      quantd.Invalid: A progress function called it. It would wait for the
-        function's own call.
+      quantd.Invalid: A progress function called `close`, which would wait for
+        the function's own call.
     """
     if inside():
       expected = "a function that raises, or cancels, to end the call"
-      raise Invalid.of("progress", expected, "one that closes a connection")
+      raise Invalid.of("progress", expected, "one that closes the connection")
     self._engine.close()
 
   def __enter__(self) -> Self:

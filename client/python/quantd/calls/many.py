@@ -34,7 +34,7 @@ def _named(tensors: Any) -> dict[str, Any]:
 def chosen(
   tensors: Any, only: Sequence[str], ignore: Sequence[str], dtype: Any
 ) -> dict[str, Any]:
-  """Returns the weights that belong to wanted modules."""
+  """Returns the weights of the modules that the patterns select."""
   wanted, other = _patterns("only", only), _patterns("ignore", ignore)
   return {
     name: x

@@ -27,7 +27,7 @@ def inside() -> bool:
 def function_of(
   wanted: Any, total: int, title: str, unit: str = "B"
 ) -> tuple[Progress | None, Callable[[], object]]:
-  """Returns the progress function, if any, and a function that closes it."""
+  """Returns the progress function, if any, and one that closes its bar."""
   if isinstance(wanted, (bool, np.bool_)):
     return _bar(total, title, unit) if wanted else (None, _nothing)
   if callable(wanted):

@@ -1,4 +1,4 @@
-"""Calls that send no tensor."""
+"""Calls that only ask a server, and send no tensor."""
 
 from collections.abc import Sequence
 from typing import Unpack

@@ -43,7 +43,7 @@ def read_all(
     raise Invalid.of("fused", "a list of arrays", type(fused).__name__)
   if not fused:
     return [arrays.read(x, "tensor", dtype, on_device)]
-  # Fused arrays are sent one after the other, which GPU memory does not allow.
+  # Fused arrays are several buffers, which must be in host memory.
   sources = [arrays.read(x, "tensor", dtype)]
   known: Any = sources[0].dtype if dtype is not None else None
   sources += [arrays.read(y, f"fused[{i}]", known) for i, y in enumerate(fused)]
@@ -93,7 +93,7 @@ _PLAIN = (str, int, bool, type(None))
 
 
 def _is_one_value(v: Any) -> bool:
-  """Returns whether only identical values are equal; 0.0 equals -0.0."""
+  """Returns whether no other value equals v, as -0.0 equals 0.0."""
   return type(v) in _PLAIN or (type(v) is float and (v < 0 or v > 0))
 
 
@@ -192,7 +192,7 @@ def buffers(
 def decoding(
   t: QuantizedTensor, side: str, output: Any, rotated: bool
 ) -> tuple[pb.DequantizeRequest, list[Array | DeviceBytes], tuple[int, ...]]:
-  """Returns the request to decode a copy, its payload and result's shape."""
+  """Returns a request to decode a copy, its payload, and the output's shape."""
   decode = options.dequantize_message(
     t.options, USAGES.parse("usage", side), output
   )

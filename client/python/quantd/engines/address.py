@@ -30,7 +30,7 @@ def _parse_one(text: str) -> str:
       _check_port(rest.rpartition(":")[2], text)
     return text
   if scheme == "dns" and rest.startswith("//") and not rest.startswith("///"):
-    # A name without a port uses the scheme's default.
+    # In dns://SERVER/NAME:PORT, ":PORT" is optional.
     _, named, port_of_name = rest[2:].partition("/")[2].partition(":")
     if named:
       _check_port(port_of_name, text)
@@ -107,7 +107,7 @@ def _read(field: str, path: str) -> bytes:
 def load_tls(
   settings: Settings,
 ) -> tuple[bytes | None, bytes | None, bytes | None] | None:
-  """Returns authorities, key and certificate as PEM. None: plain text."""
+  """Returns authorities, key and certificate as PEM, or None without TLS."""
   tls = settings.tls
   if tls is None:
     return None

@@ -31,8 +31,8 @@ Watch = Callable[
 Attempt = Callable[[Any, float, Metadata, Watch], "T | Failure"]
 
 _HEALTH = "/grpc.health.v1.Health/Check"
-# Timeout in seconds for the health check of a server that has not answered yet.
-# It is only checked if there is another server.
+# Timeout in seconds of a health check. A server is checked if it did not answer
+# the last call, and there is another server.
 _KNOCK = 1.0
 
 
@@ -108,7 +108,7 @@ class Call:
       tried.clear()
 
   def _knock(self, server: Server, tried: set[Server]) -> Failure | None:
-    """Checks the health of a server not heard from. Returns None if it is fine."""
+    """Checks a server's health if needed. Returns None if it may be used."""
     if server.heard or not self._servers.has_another(tried, well=False):
       return None
     patience = min(_KNOCK, (self._deadline - time.monotonic()) / 2)
@@ -143,7 +143,7 @@ class Call:
 
   @contextlib.contextmanager
   def _watch(self, stop: Callable[[], object]) -> Iterator[None]:
-    """Calls `stop` on cancellation, close or interrupt while it is open."""
+    """Calls `stop` on cancellation, close or interrupt inside the context."""
     stops = (self._servers.closing, self._cancel)
     forget = [s.on_cancel(stop) for s in stops if s is not None]
     try:

@@ -1,8 +1,8 @@
 """The interface between the package and the engines that carry its calls.
 
 An engine carries messages and bytes, and does not know any options. The code
-above it, which both engines share, builds requests and interprets replies. An
-engine only raises errors made by `quantd.errors.from_status`.
+above it, which both engines share, builds requests and interprets replies. If a
+call fails, the engine raises an error made by `quantd.errors.from_status`.
 """
 
 import threading
@@ -22,7 +22,7 @@ Into = Mapping[int, Buffer]
 LEAST_BAND = 256 << 10
 
 # A function that is called with the bytes of the input that are done, and the
-# total. The last call of a successful request has both equal. One thread at a
+# total. If the request succeeds, they are equal in the end. One thread at a
 # time calls it, not always the caller's.
 Progress = Callable[[int, int], object]
 
@@ -43,8 +43,8 @@ class Reply(NamedTuple):
   bands: int = 1
   # Whether the call, or one of its bands, was sent in chunks.
   streamed: bool = False
-  # The id of the request, unless the header has it. Equal calls then have equal
-  # headers.
+  # The id of the request, if it is not in the header, so that equal calls have
+  # equal headers.
   request_id: str = ""
 
 
@@ -181,9 +181,9 @@ class Settings:
       `Connection.empty` then lie in memory shared with the server. Neither they
       nor their results are sent. Native engine only.
     busy_poll: Seconds for which a call's thread polls for its answer before it
-      sleeps. It occupies a core, and saves the 20 to 200 us for waking a
-      thread. Not for calls in chunks. Native engine only. The server has its
-      own --busy-poll-us.
+      sleeps. Polling occupies a core, and saves the 20 to 200 us of waking the
+      thread. Calls in chunks do not poll. Native engine only. The server has
+      its own --busy-poll-us.
     band_bytes: A call that carries more than this, and more than 4 MiB, in one
       direction is cut into bands of rows of about this size. Bands use all
       connections to all servers. The result equals that of one call. 0 never
@@ -213,7 +213,7 @@ class Engine(Protocol):
 
   # "grpc" or "native".
   name: str
-  # Whether it accepts GPU memory as payload and buffers.
+  # Whether `payload` and `into` may have GPU memory.
   takes_device: bool
 
   def call(

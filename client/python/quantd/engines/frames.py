@@ -1,4 +1,4 @@
-"""Joins a message and its payload with one copy, and splits them without.
+"""Joins a message and its payload with one copy, and splits them with no copy.
 
 `payload` is field 101 of every message that has one, and always the last field.
 Protobuf can therefore parse the rest while the payload's bytes stay in place.
@@ -37,7 +37,7 @@ def join(header: bytes, payload: Sequence[Buffer]) -> bytes:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-  """Returns the number at offset `at`, and the offset behind it."""
+  """Returns the number at offset `at`, and the offset where it ends."""
   value = shift = 0
   while True:
     byte = data[at]

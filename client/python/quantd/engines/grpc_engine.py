@@ -86,13 +86,13 @@ class Engine:
       except TooLarge as refused:
         if size == 0 or refused.field != "request":
           raise
-        # The server did not read the payload. The next payload of this size is
-        # streamed at once.
+        # The server did not read the payload. From now on, payloads of this
+        # size are streamed at once.
         self._largest[method] = size - 1
         try:
           reply = by_stream()
         except Unimplemented:
-          # The server has no streams, so the first error is the useful one.
+          # The server has no streams, so the error about the size is raised.
           raise refused from None
     if how.progress is not None:
       how.progress(size, size)

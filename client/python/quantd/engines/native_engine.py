@@ -17,7 +17,7 @@ nothing, the call is repeated within its remaining time. Handlers of other
 signals run when the call is over.
 
 Memory: glibc returns large blocks to the kernel when they are freed, so that
-bulk calls pay for new pages for every result. `tune_allocator` prevents that.
+bulk calls need new pages for every result. `tune_allocator` prevents that.
 It affects the whole process, so it is never called implicitly.
 """
 
@@ -46,7 +46,7 @@ def tune_allocator() -> None:
 
 
 def _is_local(target: str) -> bool:
-  """Returns whether it names devices here, and not a host named "local"."""
+  """Returns whether `target` names local devices, not a host named "local"."""
   kind, colon, device = target.partition(":")
   return kind == "local" and not (colon and device.isdecimal())
 
@@ -81,8 +81,8 @@ class Engine:
       load_token(settings)
     self._native = _native.Engine(settings)
     self.takes_device = bool(self._native.takes_device)
-    # Also closes when the interpreter ends: a thread that returned from a call
-    # later would crash the process.
+    # Also closes when the interpreter ends. A thread that returns from a call
+    # after that would crash the process.
     self._finalizer = weakref.finalize(self, self._native.close)
 
   def call(

@@ -55,8 +55,8 @@ class Backoff:
       return False
     if failure.code == UNAVAILABLE:
       return self._count_unanswered()
-    # Other servers may have memory. But without details, gRPC's memory quota
-    # ended the stream, perhaps because of the message's size.
+    # Another server may have memory. A failure without details is from gRPC's
+    # memory quota, which may also end a message of this size there.
     return failure.detail is not None
 
   def pause(self, failure: Failure) -> float | None:
@@ -68,8 +68,8 @@ class Backoff:
         return None
       return max(failure.delay, self._jittered())
     if failure.detail is None and failure.delay == 0:
-      # gRPC's memory quota ended the stream, and not the server's admission.
-      # Retry once and late, because the quota may end the same message again.
+      # Not the server, but gRPC's memory quota ended the call. It is retried
+      # once and late, because the quota may end the same message again.
       self._killed += 1
       if self._killed > 1:
         return None

@@ -67,11 +67,10 @@ class Server:
     # Whether it answered the last call.
     self.heard = False
     self.bytes_under_way = 0
-    # A number that increases with each pick. The smallest was picked least
-    # recently.
+    # The number of the last pick of this server, among all picks.
     self.last_pick = 0
     self.avoid_until = 0.0  # after it was busy, or refused or failed a call
-    self.said = ""  # the reason
+    self.said = ""  # why it is avoided
     self.channel: Any = None
 
   def report(self, failure: Failure | None, now: float) -> None:
@@ -134,7 +133,7 @@ class Servers:
       return best
 
   def put_back(self, server: Server, size: int, answer: object) -> None:
-    """Records the end of a call: a Failure, a reply, or None if unknown."""
+    """Records how a call ended: a Failure, a reply, or None if unknown."""
     with self._lock:
       server.bytes_under_way -= size
       if answer is not None:
@@ -142,7 +141,7 @@ class Servers:
         server.report(failure, time.monotonic())
 
   def has_another(self, tried: set[Server], well: bool = True) -> bool:
-    """Returns whether a server, healthy if `well`, was not tried yet."""
+    """Returns whether there is an untried server; if `well`, one not avoided."""
     with self._lock:
       now = time.monotonic()
       return any(
@@ -175,8 +174,8 @@ class Servers:
       ("grpc.max_send_message_length", -1),
       # By default, all channels of a process to one target share a connection.
       ("grpc.use_local_subchannel_pool", 1),
-      # Retry is our own: gRPC does not retry calls above 256 KiB and copies
-      # smaller ones.
+      # calling.py retries calls: gRPC does not retry those above 256 KiB, and
+      # copies smaller ones.
       ("grpc.enable_retries", 0),
       ("grpc.service_config_disable_resolution", 1),
       ("grpc.service_config", '{"loadBalancingConfig":[{"round_robin":{}}]}'),

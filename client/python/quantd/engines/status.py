@@ -25,14 +25,14 @@ def failure_of(error: Any) -> Failure:
   request_id = str(trailers.get("quantd-request-id", ""))
   message = error.details() or ""
   if code == CANCELLED and detail is not None:
-    # A proxy reset the stream because the server answered before it had
-    # received the whole request. The server's answer is in the trailers.
+    # A proxy reset the stream because the server answered before the whole
+    # request had arrived. The server's answer is in the trailers.
     code, message = said.code, said.message
   # gRPC reports "Stream removed" for some closed connections.
   removed = code == UNKNOWN and message == "Stream removed"
   if (code == CANCELLED or removed) and detail is None and not request_id:
-    # gRPC refuses calls like this while a server shuts down. If the caller
-    # cancelled, this error is not used.
+    # gRPC refuses calls with this status while a server shuts down. If the
+    # caller cancelled the call, another error is raised instead.
     text = "the connection failed during the call, or the server shut down"
     return Failure(UNAVAILABLE, text, delay=0.0)
   known = pb.ErrorDetail()

@@ -1,4 +1,4 @@
-"""Streamed calls of the pure engine (rpc Stream), for more than one message.
+"""Streamed calls of the pure engine (rpc Stream), which exceed one message.
 
 A chunk is copied from the caller's memory when it is sent. The payload of the
 reply arrives first. The reply that follows has the offsets of its parts.

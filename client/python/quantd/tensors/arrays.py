@@ -99,7 +99,7 @@ def refuse_mask(x: Any, field: str) -> None:
 
 
 def _word_of(dtype: Any, field: str, said: str | None) -> str:
-  """Returns the type of a numpy array; `said` for the bits of bf16."""
+  """Returns the type of a numpy array; `said` for integers of its size."""
   bits = float_word(dtype) is None and dtype.kind in "iuV"
   if bits and said is not None and dtype.itemsize == size_of(said):
     return said
@@ -208,7 +208,7 @@ def empty(library: str, word: str, shape: tuple[int, ...]) -> Any:
 
 
 def library_for(like: Any, default: str = "numpy") -> str:
-  """Returns the library that `like=` names, or of the array it is."""
+  """Returns the library that `like` names, or that of the array `like`."""
   if like is None:
     return default
   if isinstance(like, str):

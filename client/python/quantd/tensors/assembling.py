@@ -112,7 +112,7 @@ def _bytes_of(value: Any, field: str, spec: Spec) -> Array:
 def check_part(
   field: str, spec: Spec, data: Array, o: pb.QuantizeOptions
 ) -> None:
-  """Refuses negative amaxes, and scales of a tensor that are not positive."""
+  """Refuses amaxes < 0, and scales <= 0 if they are global or per tensor."""
   amax = spec.kind.endswith("amax")
   tensor = o.format in (pb.FORMAT_FP8_E4M3, pb.FORMAT_FP8_E5M2)
   scale = "global" in spec.kind or (tensor and spec.kind.endswith("scale"))

@@ -104,7 +104,7 @@ class Part:
 class Copy:
   """The rowwise or the columnwise copy of a tensor, as read-only views.
 
-  A tensor with groups has them one after the other: see
+  If the tensor has groups, those follow each other in it: see
   `QuantizedTensor.group`. BYTES.md has the shapes of every format.
   """
 

@@ -61,7 +61,7 @@ class Described:
     bands: int = 1,
     streamed: bool = False,
   ) -> None:
-    """Only for the package itself. Others use `from_parts`.
+    """Only for the package itself. Users call `from_parts`.
 
     The serialized options and report are parsed on first use.
     """
@@ -96,7 +96,7 @@ class Described:
 
   @functools.cached_property
   def report(self) -> pb.Report:
-    """NaN, Inf and statistics of the input, and the device that was used."""
+    """Whether the input had NaN or Inf, its statistics, and the device used."""
     return pb.Report.FromString(self._report)
 
   def like(self, like: Like) -> Self:
@@ -184,7 +184,7 @@ class Described:
 
   @property
   def stats(self) -> Statistics | None:
-    """The statistics of the rowwise or else of the columnwise copy."""
+    """The statistics of the rowwise copy, or else of the columnwise one."""
     for copy in (self.rowwise, self.columnwise):
       if copy is not None and copy.stats is not None:
         return copy.stats

@@ -22,7 +22,7 @@ from quantd.words import (
   Words,
 )
 
-# Keys that stand for a field that is set: its path, and its words or type.
+# Keys that are present if a field is set: its path, and its words or type.
 _FIELDS: dict[str, tuple[str, Any]] = {
   "compact_scales": ("form.compact_scales", bool),
   "row_scaled": ("form.row_scaled", bool),

@@ -33,8 +33,8 @@ _ALIGNMENT = 256
 class DeviceBytes:
   """Contiguous bytes in GPU memory. Keeps the array that owns them alive.
 
-  They are all bytes of `owner`, an array of `library`, or `nbytes` bytes from
-  `offset` of it if it is an array of bytes.
+  If `offset` is negative, they are all bytes of `owner`, an array of `library`.
+  Otherwise `owner` is an array of bytes, and they are a slice from `offset`.
   """
 
   owner: Any
@@ -215,8 +215,8 @@ def empty(near: DeviceBytes, sizes: Sequence[int]) -> list[DeviceBytes]:
     with near.owner.device:
       whole = sys.modules["cupy"].empty(total, np.uint8)
   else:
-    # JAX copies slices and has immutable arrays. These are written before any
-    # other code refers to them.
+    # A slice in JAX is a copy, so each part has its own array. JAX's arrays are
+    # immutable, but these are written before any other code refers to them.
     return [_of_jax(near, size) for size in sizes]
   base = _pointer(whole, library)
   return [

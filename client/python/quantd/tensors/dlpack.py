@@ -72,5 +72,5 @@ def from_dlpack(
     if dtype not in (None, "bf16"):
       raise Invalid.of(f"{field}.dtype", "bf16, the array's type", shown(dtype))
     dtype, head.code = "bf16", _UINT
-  # The array releases the capsule, and with it the memory.
+  # When the array is freed, it releases the capsule, and with it the memory.
   return np.from_dlpack(_Held(capsule, device)), dtype

@@ -44,7 +44,7 @@ _DTYPES = {
 def save(tensors: Mapping[str, Described], path: Any) -> None:
   """Writes quantized tensors into one safetensors file.
 
-  The file gets its name when it is complete.
+  It is written under another name, and renamed when it is complete.
 
   Args:
     tensors: The tensors by name.
@@ -54,7 +54,7 @@ def save(tensors: Mapping[str, Described], path: Any) -> None:
     OSError: The file cannot be written.
   """
   if isinstance(tensors, (str, os.PathLike)):
-    # Versions before 0.3 had the arguments in this order.
+    # Before version 0.3, the path was the first argument.
     expected = "save(tensors, path), as in torch and safetensors"
     raise Invalid.of("tensors", expected, "save(path, tensors)")
   head, parts = _head(tensors)

@@ -1,7 +1,8 @@
 """The parts of a quantized tensor and their shapes, computed from its options.
 
-Shapes are those of BYTES.md. Servers describe the tensors that they make. This
-module is for tensors from files or parts, and for cutting tensors.
+Shapes are those of BYTES.md. Servers send the shapes of tensors that they make.
+This module computes those of tensors from files or parts, of parts before a
+call, and of cut tensors.
 """
 
 import math
@@ -92,8 +93,8 @@ class CopyShape:
   blocks: int
   data: tuple[int, ...]  # in stored elements
   scale: tuple[int, ...]
-  # The order of scales of lines l and blocks b: "lb", "bl", "square",
-  # "swizzled", or "" for a list.
+  # The order of the scales of lines (l) and blocks (b): "lb" for
+  # [lines, blocks], "bl", "square", "swizzled", or "" for a list.
   order: str
 
 

@@ -76,7 +76,7 @@ class QuantizedTensor(Described):
       rotated: Return a rotated copy without undoing the rotation.
       out: An array to write to.
       like: "numpy", "torch", "jax" or an array. None uses `library`.
-      connection: The connection to use. None uses the one that made the tensor.
+      connection: The connection to use. None uses the tensor's `connection`.
       **call: Options of the call: timeout, cancel, progress, traceparent,
         priority.
 
@@ -102,9 +102,9 @@ class QuantizedTensor(Described):
     """Returns rows [start, stop) as a tensor, with the same amaxes.
 
     The result decodes to the same values as those rows of this tensor. It
-    shares the codes if they are contiguous. `start` and `stop` must be the end
-    or multiples of a unit: the block and the rotation of a columnwise copy, and
-    the side of square blocks.
+    shares the codes if they are contiguous. `start` and `stop` must be the
+    number of rows or multiples of a unit: the larger of the block and the
+    rotation if there is a columnwise copy, or else the side of square blocks.
 
     Raises:
       Invalid: A cut is inside a block, or the tensor has groups.
@@ -232,7 +232,7 @@ def load(
 
   Returns:
     The tensor, in read-only memory. Its options do not tell whether an amax was
-    given or computed. The copies have the values in both cases.
+    given or computed. The copies have the amaxes in both cases.
 
   Raises:
     OSError: The file cannot be read.

@@ -1,7 +1,7 @@
 """Two servers, and records with their quantized parts.
 
-These fixtures are not in a conftest.py, because the tests in the parent folder
-import from their own file of that name, whose fixtures these tests also have.
+These fixtures are not in a conftest.py, because tests import from the module
+`conftest` of the parent folder, whose fixtures the tests here use, too.
 """
 
 import hashlib

@@ -55,7 +55,7 @@ def test_every_record_once(session, pair, records, truth, how):
 
 
 def test_shapes_and_ids_of_any_kind(session, q, server):
-  """Ids are text, shapes differ, and fp32 scales are arrays of floats."""
+  """Ids may be text, shapes may differ, and fp32 scales are arrays of floats."""
   x = {"one": np.ones((2, 3, 128), np.float32),
        "two": np.full((128, 256), -3, np.float32)}
   frame = session.createDataFrame(

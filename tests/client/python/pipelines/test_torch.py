@@ -20,7 +20,7 @@ def bits(tensor):
 
 
 def state(seed=3):
-  """Returns weights with different amaxes; only fused siblings share one."""
+  """Returns weights whose amaxes differ, so that a shared one changes bytes."""
   tensors = torch_sync.model(seed).state_dict()
   for i, tensor in enumerate(tensors.values()):
     tensor.mul_(1 + i / 4)
@@ -90,7 +90,7 @@ def test_unchanged_tensors_are_not_sent(q):
   sync, tensors = WeightSync(q, "nvfp4", dialect="modelopt"), state()
   everything = sent(sync, tensors)
   assert sent(sync, tensors) == {}
-  # Changes one element of one of three siblings in place.
+  # A change of one element in place sends all three siblings again.
   name = next(k for k in tensors if "k_proj" in k)
   with torch.no_grad():
     tensors[name][0, 0] += 1

@@ -18,7 +18,8 @@ good() {
   cp "$root/tests/fuzz/README.md" tests/fuzz/
   mkdir -p client/quantctl tests/ecosystem
   cp -r "$root/client/quantctl/models" client/quantctl/
-  cp -r "$root/tests/ecosystem/published" "$root/tests/ecosystem/engines" tests/ecosystem/
+  cp -r "$root/tests/ecosystem/published" "$root/tests/ecosystem/engines" \
+    "$root/tests/ecosystem/activations" tests/ecosystem/
   cp "$root/deploy/version.sh" deploy/
   mkdir -p proto client/python/quantd
   cp "$root/proto/quantd.proto" proto/

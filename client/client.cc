@@ -99,8 +99,8 @@ class Client::Impl {
     ~Scope() {
       std::lock_guard lock(impl_->mutex_);
       impl_->calls_.erase(place_);
-      // Notify under the lock: without it, the client could be destroyed before
-      // this.
+      // Notifies while holding the lock. Otherwise the client could be
+      // destroyed before notify_all.
       if (impl_->calls_.empty()) impl_->idle_.notify_all();
     }
 
@@ -133,7 +133,7 @@ Client::Impl::~Impl() {
 }
 
 Time Client::Impl::DeadlineOf(const CallOptions& call) const {
-  // A month stands for no limit. The sum cannot overflow.
+  // Longer limits are cut to a month, so that the sum cannot overflow.
   constexpr milliseconds kForever = std::chrono::hours(24 * 30);
   return std::chrono::system_clock::now() + std::min(LimitOf(call), kForever);
 }

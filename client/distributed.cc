@@ -67,7 +67,7 @@ absl::Status CheckShard(const Grid& grid, const Shard& shard) {
                   grid.unit.cols);
 }
 
-// The grid of `whole`. Returns an error if the shard is cut elsewhere.
+// The grid of `whole`. Returns an error if the shard is not cut at its units.
 absl::StatusOr<Grid> GridOfShard(const TensorDesc& whole,
                                  const QuantizeOptions& options,
                                  const Shard& shard) {
@@ -234,10 +234,11 @@ struct ShardSession::State {
   Shard shard;
   QuantizeOptions options;
   CallOptions call;
-  // Converts the reduced amax to the one for the options, with its estimates.
+  // Converts the reduced amax to the amax to quantize with: estimates it if the
+  // options say so.
   std::function<CopyAmax(const CopyAmax&)> given;
 
-  // Set while a shard's call is in progress.
+  // Null if there are no maxima to find; then Finish makes the only call.
   std::unique_ptr<client::Reduction> reduction;
   CancellationToken stop;
   std::optional<CancellationToken::Registration> callers;

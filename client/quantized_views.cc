@@ -168,7 +168,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::group(size_t i) const {
   QuantizeOptions options = options_;
   options.splits.reset();
   options.partial_splits = false;
-  // Given amax values apply to the whole tensor. The copies have their results.
+  // Given amax values are those of the whole tensor. Its bytes already use
+  // them.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   if (!options.fp8.scale.empty()) options.fp8.scale = {options_.fp8.scale[i]};
@@ -225,7 +226,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
     }
   }
   QuantizeOptions options = options_;
-  // Given amax values apply to the whole tensor. The copies have their results.
+  // Given amax values are those of the whole tensor. Its bytes already use
+  // them.
   options.rowwise_amax.clear();
   options.columnwise_amax.clear();
   options.fp8.history.reset();
@@ -281,8 +283,8 @@ absl::StatusOr<QuantizedTensor> QuantizedTensor::Rows(int64_t first,
       skip = window.Codes().at;
     } else if (spec.kind == TensorKind::kRowwiseAmax &&
                HasAmaxOfLines(format, options.form)) {
-      // One amax for each row. Otherwise the amax is one number, or for each
-      // column.
+      // One amax for each row. Any other amax is a single number, or has one
+      // for each column.
       skip = static_cast<size_t>(first) * sizeof(float);
     }
     out->spans_.push_back(from.subspan(skip, spec.size));

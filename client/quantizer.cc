@@ -131,8 +131,8 @@ absl::StatusOr<QuantizeOptions> Quantizer::options() const {
   if (config_.sign_seed && o.rht.dimension >= 16) {
     o.rht.sign_mask = RandomSignMask(*config_.sign_seed, o.rht.dimension);
   }
-  // Settings of a copy that set_usage has turned off are kept for calls that
-  // make the copy again.
+  // Rotates no copy that set_usage has turned off. config_ keeps the setting
+  // for calls that make the copy again.
   const bool configured = o.rht.rowwise || o.rht.columnwise;
   o.rht.rowwise &= HasRowwise(o.usage);
   o.rht.columnwise &= HasColumnwise(o.usage);

@@ -195,8 +195,8 @@ class BandRun {
   }
 
   absl::Status Meet(bool* finite);
-  // Finds the amax of the whole tensor. Adds the number of calls made to
-  // `*sent`.
+  // Finds the amax of the whole tensor. Increases `*sent` by the number of
+  // requests sent.
   absl::StatusOr<CopyAmax> Search(int* sent);
   absl::Status SendAll(const CopyAmax* amax);
 

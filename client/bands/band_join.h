@@ -33,12 +33,13 @@ class BandJoin {
   // Allocates the outputs; call it first. Returns RESOURCE_EXHAUSTED if that
   // fails.
   absl::Status Begin();
-  // The destinations in the whole for the call of `band`, whose plan is `plan`.
+  // Destinations within the whole result for the call of `band`, whose plan is
+  // `plan`.
   std::vector<Destination> PlacesOf(const Band& band, const Plan& plan) const;
   // Adds the result of one band. Returns INTERNAL if it does not fit.
   absl::Status Add(const Band& band, const Plan& plan, const Result& result);
-  // Returns the whole result; call it after all bands were added. `sent` calls
-  // were made in addition to those of the results.
+  // Returns the whole result; call it after all bands were added. `sent`
+  // requests were sent in addition to those of the bands that were added.
   absl::StatusOr<Result> Take(int sent);
 
  private:

@@ -50,8 +50,9 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes);
 // Returns one band per connection for a call that would otherwise send about
 // two per connection. A server returns outputs of a band while the rest
 // arrives, so one large band is faster than two in sequence. Returns no bands
-// if `bands`, the size of CutIntoBands' result, is larger than that, or if a
-// band would have fewer than `least` bytes.
+// if there is a single connection, if `bands`, the size of CutIntoBands'
+// result, is more than two per connection, or if a band would have fewer than
+// `least` bytes.
 std::vector<Band> CutToFlow(const Plan& plan, size_t bands, int connections,
                             size_t least);
 

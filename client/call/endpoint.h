@@ -75,8 +75,9 @@ class Endpoint {
   // Whether memory from AllocateHost may still be reused.
   virtual bool Sound(const HostMemory&) { return true; }
   // Takes memory from the pool for the results that have no destination in
-  // `into`, and adds destinations for them. Returns the memory; it is empty
-  // if all results have destinations.
+  // `into`, adds destinations for them, and returns the memory. Returns empty
+  // memory and adds nothing if all results have destinations, if the others are
+  // tiny, or if the pool has no memory for them.
   HostMemory PlaceResults(const Plan& plan, std::vector<Destination>* into);
 
  private:

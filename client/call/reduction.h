@@ -1,5 +1,5 @@
-// The part of one call in an amax reduction over several calls. The call
-// reports the maxima of its input and waits for the reduced amax.
+// The part that one call takes in an amax reduction over several calls. The
+// call reports the maxima of its input and waits for the reduced amax.
 #ifndef QUANTD_CLIENT_CALL_REDUCTION_H_
 #define QUANTD_CLIENT_CALL_REDUCTION_H_
 

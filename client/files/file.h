@@ -78,8 +78,8 @@ class OutputFile {
   // file `source`.
   static absl::StatusOr<OutputFile> Create(
       const std::string& path, std::optional<FileIdentity> source = {});
-  // Commit writes to an open descriptor, such as standard output. Takes
-  // ownership of the descriptor.
+  // Creates a file that Commit writes to an open descriptor, such as standard
+  // output. Takes ownership of the descriptor.
   static absl::StatusOr<OutputFile> ToStream(
       int fd, const std::string& name, std::optional<FileIdentity> source = {});
 

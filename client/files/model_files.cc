@@ -23,9 +23,10 @@ constexpr std::string_view kPipeline = "model_index.json";
 // Weights in other formats. They would contradict the weights that are written.
 constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
                                          ".msgpack", ".ckpt", ".tflite"};
-// These are other forms of the weights if safetensors files lie beside them, or
-// if their folder is one of kForeignFolders. Otherwise they are the only
-// weights of a component, or small data such as voices.
+// These are other forms of the weights if they lie at the top or in one of
+// kForeignFolders, or if safetensors files lie beside them and they are large
+// or named like weights. Otherwise they are the only weights of a component, or
+// small data such as voices.
 constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
 constexpr std::string_view kForeignFolders[] = {"original/", "onnx/",
                                                 "openvino/", "metal/"};
@@ -93,19 +94,19 @@ class Sorter {
  private:
   void Place(const std::string& path) {
     const auto [in, name] = Split(path);
-    const bool above = in.empty();
+    const bool at_top = in.empty();
     if (path.ends_with(kDraft) || path.ends_with(kJournal)) {
       drafts_.push_back(path);
-      out_.interrupted |= above && path.ends_with(kJournal);
+      out_.interrupted |= at_top && path.ends_with(kJournal);
     } else if (IsTraining(name)) {
       training_.push_back(path);
     } else if (IsForeign(path)) {
       out_.foreign.push_back(path);
-    } else if (above && name.ends_with(kIndexEnding)) {
+    } else if (at_top && name.ends_with(kIndexEnding)) {
       out_.indexes.push_back(path);
-    } else if (above && name.ends_with(kShardEnding)) {
+    } else if (at_top && name.ends_with(kShardEnding)) {
       out_.shards.push_back(path);
-    } else if (above && IsSetting(name)) {
+    } else if (at_top && IsSetting(name)) {
       // Only a config at the top is the model's. Sentence encoders have others
       // in their pooling folders.
       out_.settings.push_back(path);
@@ -176,8 +177,8 @@ absl::Status CheckNames(const ModelFiles& files, std::string_view path) {
   return absl::OkStatus();
 }
 
-// The folders of `path` that hold weights, as a list that a message suggests.
-// Empty if no folder has weights.
+// The folders of `path` that hold weights, as a list for a message. Empty if no
+// folder has weights.
 std::string PartsOf(const Listing& listing, std::string_view path) {
   std::vector<std::string> parts;
   for (const std::string& name : listing.files) {

@@ -1,6 +1,6 @@
 // A model's folder, and the files reachable from it that belong to the model.
-// The check keeps untrusted links from copying other files of this machine into
-// the output.
+// OpenFile checks links, so that an untrusted one cannot bring another file of
+// this machine into the output.
 #ifndef QUANTD_CLIENT_FILES_MODEL_FOLDER_H_
 #define QUANTD_CLIENT_FILES_MODEL_FOLDER_H_
 
@@ -50,7 +50,7 @@ class ModelFolder {
 
   std::string path_;   // as the caller gave it
   std::string root_;   // resolved; empty: no folder
-  std::string blobs_;  // its blobs, resolved; empty: not in a cache
+  std::string blobs_;  // the cache's blobs, resolved; empty: not in a cache
 };
 
 }  // namespace quantd

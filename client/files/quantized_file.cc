@@ -13,9 +13,9 @@ namespace {
 constexpr char kVersionKey[] = "quantd.version";
 // Version 1 has NVFP4 with linear scales, one amax and rounding to nearest.
 // Version 2 adds everything except profiles and FP8 channels; a missing key has
-// the value that version 1 implied. Version 3 adds those two. A file states the
-// lowest version that it needs, so that older programs refuse only files that
-// they would decode wrongly.
+// the value that version 1 implied. Version 3 adds those two. A file states
+// version 2 unless it needs version 3, so that programs that know only version
+// 2 refuse only files that they would decode wrongly.
 constexpr std::string_view kVersions[] = {"1", "2", "3"};
 constexpr std::string_view kVersion = kVersions[2];
 constexpr std::string_view kVersionBefore = kVersions[1];

@@ -24,8 +24,8 @@ constexpr DTypeRow kDTypes[] = {
     {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
 };
 
-// Handles the JSON parser's events. A tree of 100 MB of JSON would take several
-// times that much memory.
+// Handles the JSON parser's events, so that no tree is built: that of a header
+// of 100 MB would take several times as much memory.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   const std::string& error() const { return error_; }

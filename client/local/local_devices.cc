@@ -122,7 +122,8 @@ absl::Status CheckLocalOptions(const LocalOptions& options) {
   return absl::OkStatus();
 }
 
-// Accepts "cpu" and "cuda:3", but no other name that OpenBackend knows.
+// Accepts names like "cpu", "cpu:0" and "cuda:3", but not the devices for tests
+// that OpenBackend also knows.
 bool IsDevice(std::string_view name) {
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind != "cpu" && kind != "cuda") return false;

@@ -125,7 +125,8 @@ bool DoorConnection::End(milliseconds patience) {
     if (poll(&end, 1, static_cast<int>(left)) < 0 && errno != EINTR) {
       return false;
     }
-    // The server sends nothing after its answer to the offer: this is the end.
+    // The server sends nothing after its answer to the offer, so this is the
+    // end of the connection.
     if (end.revents != 0) return true;
   }
 }

@@ -1,5 +1,5 @@
 // A pool of host memory. Sharing memory with a server or page-locking it takes
-// longer than a call, so that memory is kept for reuse.
+// longer than a call. Released memory is therefore kept for reuse.
 #ifndef QUANTD_CLIENT_MEMORY_HOST_POOL_H_
 #define QUANTD_CLIENT_MEMORY_HOST_POOL_H_
 

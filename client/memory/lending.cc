@@ -174,8 +174,9 @@ Lending SharedRegions::LendAll(const Plan& plan,
   Lending lending;
   lending.payload.assign(payload.begin(), payload.end());
   for (const Destination& destination : into) {
-    // An output that overlaps an input is not lent: the caller may want the
-    // input replaced only by the result.
+    // An output that overlaps an input is not lent: the server would overwrite
+    // the input before the result is complete. Nor are outputs that overlap
+    // each other.
     const bool clear =
         std::none_of(
             payload.begin(), payload.end(),

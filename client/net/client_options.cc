@@ -6,7 +6,7 @@
 namespace quantd::client {
 namespace {
 
-// Smaller bands take longer as calls of their own.
+// Cutting a call into smaller bands makes it slower.
 constexpr size_t kLeastBandBytes = size_t{256} << 10;
 
 }  // namespace

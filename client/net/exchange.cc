@@ -21,9 +21,9 @@ absl::Status NoServer() {
   return status;
 }
 
-// Reconnects a lost channel, but no longer than until `until`. gRPC only
-// connects while a thread waits on one of its queues, or every five seconds.
-// Without this, a restarted server could go unnoticed for 20 s.
+// Reconnects a lost channel, and returns at the time `until` at the latest.
+// gRPC only connects while a thread waits on one of its queues, or every five
+// seconds. Without this, a restarted server could go unnoticed for 20 s.
 constexpr milliseconds kLook{20};
 void Reconnect(Time until, grpc::Channel* channel, CallControl& control) {
   while (channel != nullptr && !control.cancelled() && Clock::now() < until) {

@@ -22,7 +22,7 @@ struct Candidate {
   Health health = Health::kUnknown;
   size_t bytes_under_way = 0;  // requests sent and not yet answered
   uint64_t last_pick = 0;      // counts up; the smallest is the oldest pick
-  bool tried = false;          // this call has tried it since its last pause
+  bool tried = false;          // the call has tried it since it last paused
   // The server is avoided until this time, because it was busy, or refused or
   // failed a call.
   std::chrono::system_clock::time_point avoid_until = {};
@@ -31,12 +31,12 @@ struct Candidate {
 struct Choice {
   enum class Kind {
     kTake,  // use candidate `index`
-    kWait,  // wait until the health of an unknown server is known
-    kNone,  // this call has tried all servers
+    kWait,  // no server is serving; wait for those of unknown health
+    kNone,  // no server is left that the call may try
   };
   Kind kind = Kind::kNone;
   size_t index = 0;
-  // The chosen server is one to avoid, but there is no better one.
+  // The chosen server is draining or to be avoided, but there is no better one.
   bool avoided = false;
 };
 

@@ -45,8 +45,9 @@ bool Backoff::MayMove(const absl::Status& status) {
   }
   if (!GetRetryHint(status)) return false;
   if (status.code() == absl::StatusCode::kUnavailable) return CountUnanswered();
-  // Other servers may have memory. But without details, gRPC's memory quota
-  // ended the stream, perhaps because of the message's size.
+  // Another server may have memory. An error without details is different:
+  // gRPC's memory quota ended the stream, perhaps because of the message's
+  // size.
   return error.has_value();
 }
 
@@ -59,8 +60,9 @@ std::optional<std::chrono::milliseconds> Backoff::Next(
     return std::max(hint->delay, Jittered());
   }
   if (!GetServerError(status) && hint->delay.count() == 0) {
-    // gRPC's memory quota ended the stream, and not the server's admission.
-    // Retry once and late, because the quota may end the same message again.
+    // gRPC's memory quota ended the stream; the server's admission adds
+    // details. Retry once and late, because the quota may end the same message
+    // again.
     if (++killed_ > 1) return std::nullopt;
     return policy_.max_backoff / 2 + Jittered();
   }

@@ -40,7 +40,7 @@ class Backoff {
   Backoff(const RetryPolicy& policy, RetryBudget* budget, uint64_t seed);
 
   // Whether a call that failed at one server may be sent to another at once.
-  // Call it only if there is a healthy one.
+  // Call it only if another one is healthy.
   bool MayMove(const absl::Status& status);
 
   // The time to wait before the next attempt. nullopt if there must be none.

@@ -113,8 +113,8 @@ absl::Status FromGrpc(const grpc::Status& status,
                        status.error_message() == "Stream removed";
   if ((code == absl::StatusCode::kCancelled || removed) && !detail &&
       id.empty()) {
-    // The service always adds details, and the caller did not cancel. gRPC
-    // itself refuses calls like this while a server shuts down.
+    // The service always adds details, and the caller did not cancel. This
+    // status is from gRPC itself, for example while a server shuts down.
     absl::Status result = absl::UnavailableError(
         "the connection failed during the call, or the server shut down");
     SetRetryHint(&result, std::chrono::milliseconds(0));

@@ -6,12 +6,12 @@
 // and cannot send a failed call to a different server.
 //
 // If there are several servers, each is watched over a separate connection. A
-// call then meets a dead or draining server only if the state changed just now.
-// A single server is not watched, because there is no choice.
+// call then meets a dead or draining server only if it became so just now. A
+// single server is not watched, because there is no choice.
 //
-// Names are resolved with the first call, after half a minute, and, at most
-// once a second, when a server is lost. A name that no longer resolves keeps
-// its addresses.
+// Names are resolved at the first call, at calls half a minute after the last
+// time, and when a server is lost, then at most once a second. A name that no
+// longer resolves keeps its addresses.
 #ifndef QUANTD_CLIENT_NET_SERVERS_H_
 #define QUANTD_CLIENT_NET_SERVERS_H_
 
@@ -111,7 +111,7 @@ class Servers {
   std::unordered_set<CallControl*> waiters_;
   uint64_t picks_ = 0;
   std::minstd_rand random_{std::random_device{}()};
-  // A look-up that ends after this object finds a null owner in the link.
+  // Look-ups that outlive this object find a null owner in the link.
   const std::shared_ptr<Link> link_;
   // Last, because its thread uses the members above.
   std::unique_ptr<HealthWatcher> watcher_;

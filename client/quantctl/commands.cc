@@ -84,7 +84,7 @@ absl::Status FindAmax(const TensorCalls& calls, Record* r) {
   amax.non_finite = o.quantize.non_finite;
   amax.domain = o.domain;
   amax.splits = o.quantize.splits;
-  // Tensors without whole blocks can have only the plain amax.
+  // Rows that are not whole blocks of the rotation have no rotated amax.
   amax.rowwise_rht = MakeRhtAmaxPlan(t.desc, amax).ok();
   const Timer timer;
   const auto result = RhtAmaxInPieces(calls.client, t.desc, t.read, amax,

@@ -126,8 +126,8 @@ int ForEachTensor(
 std::vector<CopyRow> CopiesOf(const QuantizedTensor& q);
 
 // Opens the command's output: a file, or standard output if options.output is
-// "-". An error if it is the file `source`. If standard output receives the
-// data, later printing goes to stderr.
+// "-". Returns an error if it is the file `source`. If standard output receives
+// the data, later printing goes to stderr.
 absl::StatusOr<OutputFile> OpenOutput(const Options& options,
                                       std::optional<FileIdentity> source);
 

@@ -132,7 +132,7 @@ void AddScales(CLI::App* app, Options* o) {
   app->add_option("--epsilon", q.fp8.epsilon,
                   "Replace smaller amaxes by this one" + For(kOptEpsilon));
   Named(app, "--power-of-two", "YES/NO",
-        "Use only powers of two as scales (default: only in block scaling)" +
+        "Use only powers of two as scales (default: yes in block scaling)" +
             For(kOptPowerOfTwo),
         "yes or no", ParseYesNo, &o->quantize.fp8.power_of_two);
   AddList(app, "--scale", &q.fp8.scale, "FLOAT",
@@ -160,7 +160,7 @@ void AddForm(CLI::App* app, Options* o) {
 void AddRounding(CLI::App* app, Options* o) {
   app->option_defaults()->group(kRounding);
   Named(app, "--rounding", "HOW",
-        "Rounding between two codes; stochastic" + For(kOptStochastic),
+        "Rounding between two codes; stochastic only" + For(kOptStochastic),
         "nearest or stochastic", ParseRounding, &o->quantize.rounding);
   app->add_option("--seed", o->seed,
                   "Seed of stochastic rounding (default: a random one, which "
@@ -178,7 +178,8 @@ void AddBeside(CLI::App* app, Options* o) {
       "--statistics", q.statistics,
       "Also count clipped and flushed values, and find the largest error");
   app->add_flag("--dbias", q.dbias, "Sums of the columns of the input");
-  Named(app, "--dbias-dtype", "DTYPE", "Their type (default: the input's)",
+  Named(app, "--dbias-dtype", "DTYPE",
+        "Type of the sums of --dbias (default: the input's)",
         "f32, f16 or bf16", ParseFloat, &o->quantize.dbias_dtype);
   app->add_flag("--amax,--plain-amax", q.want_amax,
                 "Also compute the largest magnitude, in any format");

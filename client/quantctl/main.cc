@@ -39,8 +39,8 @@ std::string Notes() {
           2, width) +
       "\n\n" +
       Wrapped(
-          "Sizes are written like 4096, 64KiB, 512MB or 2GiB. K is 1024, with "
-          "B or iB.",
+          "Sizes are written like 4096, 64KiB, 512MB or 2GiB; KB and KiB both "
+          "mean 1024 bytes.",
           0, width) +
       "\n\nExit codes:\n";
   for (const ExitMeaning& e : kExitCodes) {
@@ -148,7 +148,7 @@ int Main(int argc, char** argv) {
   AddRotation(amax, &o);
   Named(
       amax, "--domain", "DOMAIN",
-      "Scope of an amax, where a row is a row of the operand (default tensor)",
+      "Scope of one amax: the tensor or a row of the operand (default tensor)",
       "tensor or row", ParseAmaxDomain, &o.domain);
   AddSplits(amax, &o);
 
@@ -165,7 +165,7 @@ int Main(int argc, char** argv) {
                            "would need; needs no server",
                            RunPlan);
   Add(plan, "FILE", &o.input, "FILE",
-      "A .npy or .safetensors file whose tensors to plan");
+      "A .npy or .safetensors file with the tensors to plan");
   Add(plan, "--tensor", &o.tensors, "NAME",
       "Plan only this tensor of the file (may be repeated)")
       ->allow_extra_args(false);

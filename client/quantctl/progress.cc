@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr std::chrono::seconds kLogLine{10};
 
-std::string Clockwise(double seconds) {
+std::string ClockText(double seconds) {
   const auto s = static_cast<int64_t>(std::ceil(seconds));
   if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
@@ -50,7 +50,7 @@ std::string ProgressText(uint64_t done, uint64_t total, double seconds) {
   const double left = static_cast<double>(total - std::min(done, total)) / rate;
   return text + fmt::format(", {}/s, {} left",
                             BytesText(static_cast<uint64_t>(rate)),
-                            Clockwise(left));
+                            ClockText(left));
 }
 
 Progress::Progress(uint64_t total)

@@ -81,7 +81,7 @@ struct Report {
   std::vector<Record> tensors;
   std::vector<Skipped> skipped;
   std::vector<std::string> notes;
-  bool resizes = true;  // whether the output holds the tensors
+  bool resizes = true;  // false for amax, which outputs no tensors
   Timer timer;          // time since the command started
   double seconds = 0;   // duration of the command, set by Finish
 };

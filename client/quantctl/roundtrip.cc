@@ -51,8 +51,8 @@ absl::StatusOr<double> SqnrOf(const TensorCalls& trip, const QuantizedTensor& q,
   return sums.sqnr_db();
 }
 
-// The quantization with other options with which copies are compared. It is
-// made on first use.
+// A quantization with other options, to compare the copies with. It is made on
+// first use.
 class Comparison {
  public:
   Comparison(const TensorCalls& trip, QuantizeOptions how, Record* r)
@@ -101,7 +101,8 @@ absl::Status Roundtrip(const TensorCalls& trip, Record* r) {
 
   QuantizeOptions computed = how;
   if (estimated) computed.nvfp4.amax_estimation_scale = 0;
-  // The given amaxes are dropped, because they apply to rotated values.
+  // The given amaxes are dropped: `computed` is to compute them, and they do
+  // not apply to the values of `plain`, which are not rotated.
   computed.rowwise_amax.clear();
   computed.columnwise_amax.clear();
   QuantizeOptions plain = computed;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr char kServer[] = "Server";
 
-// Parses a transport. Device memory is not among them, because files are read
-// into host memory.
+// Parses a transport other than device memory, which no command uses, because
+// files are read into host memory.
 std::optional<Transport> ParseTransport(std::string_view text) {
   for (const Transport t : {Transport::kTcp, Transport::kUnix,
                             Transport::kShared, Transport::kLocal}) {

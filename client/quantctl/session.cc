@@ -339,7 +339,8 @@ absl::StatusOr<OutputFile> OpenOutput(const Options& options,
   struct stat out = {};
   struct stat file = {};
   // Whether the output is standard output under another name, such as
-  // /dev/stdout. Two descriptors of one device would mix data and text.
+  // /dev/stdout. Data and text written through two descriptors would overwrite
+  // each other.
   const bool same = fstat(STDOUT_FILENO, &out) == 0 &&
                     stat(options.output.c_str(), &file) == 0 &&
                     out.st_dev == file.st_dev && out.st_ino == file.st_ino &&

@@ -15,8 +15,8 @@ namespace quantd::client {
 namespace {
 
 // The least size in bytes of a band that is sent as a stream. The server copies
-// a stream to a device while the rest arrives, but needs a complete message.
-// Smaller bands cost the server less as messages.
+// a stream to a device while it still arrives, but a message only when it is
+// complete. Smaller bands cost the server less as messages.
 constexpr size_t kFlowingBand = size_t{8} << 20;
 
 // Sets the transport of a call or of each band. It is a stream from
@@ -51,8 +51,8 @@ std::optional<Plan> AsServed(const RouteFacts& facts) {
   return *std::move(plan);
 }
 
-// Whether the servers' devices have memory for all bands at once. The first
-// band is the largest.
+// Whether all bands can wait for one amax: servers support this, and their
+// devices have memory for all at once. The first band is the largest.
 bool MayMeet(const RouteFacts& facts, const Plan& served,
              const std::vector<Band>& bands) {
   if (bands.empty() || !facts.has_streams || !facts.servers ||

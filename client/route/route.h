@@ -50,7 +50,7 @@ struct RouteFacts {
   // `servers` is nullopt.
   bool asked = false;
   std::optional<ServerSettings> servers = std::nullopt;
-  // True until an attempt shows otherwise.
+  // Both are true until an attempt shows otherwise.
   bool has_streams = true;
   bool has_finite_amax = true;
 };
@@ -59,9 +59,9 @@ struct RouteFacts {
 struct Route {
   // If true, ask a server for its settings and choose again.
   bool asks = false;
-  // The transport of the call or of each band, and the payload bytes of one.
-  // The last band may be smaller. Bands that meet (BandAmax::kMeet) are
-  // streams; `way` is then for bands that must be sent again.
+  // The transport of the call or of each band, and the payload bytes of the
+  // call or of the first, largest band. Bands that meet (BandAmax::kMeet) are
+  // streams; `way` is then for bands whose payload must be sent twice.
   Way way = Way::kMessage;
   size_t bytes = 0;
   // The bands. Empty if the call is sent as a whole.

@@ -16,7 +16,8 @@
 namespace quantd::client {
 namespace {
 
-// How often a call lends memory again to a server that no longer knows it.
+// How often a call lends its memory: once, and again if the server no longer
+// knows it.
 constexpr int kLendings = 2;
 
 // Whether the server refused the message because of its size.
@@ -50,8 +51,7 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
                    .stream_from = stream_from_,
                    .band_bytes = band_bytes,
                    .most_in_message = most};
-  // A repeated attempt does not report progress again that was already
-  // reported.
+  // Progress that an earlier attempt reported is not reported again.
   size_t told = 0;
   const CallProgress tell = [&](size_t done, size_t all) {
     if (done > told) progress(told = done, all);
@@ -85,7 +85,7 @@ absl::StatusOr<Result> Router::Run(const Call& asked,
       ++losses;
     } else if (route.way == Way::kStream && facts.has_streams &&
                absl::IsUnimplemented(status)) {
-      // Sending a message again would be refused again.
+      // The payload was already refused in one message, as too large.
       if (too_large) return *too_large;
       facts.has_streams = false;
     } else if (route.way == Way::kMessage && facts.has_streams &&

@@ -40,9 +40,9 @@ class Router {
  private:
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress,
                              size_t band_bytes);
-  // Returns the settings of a server. It asks if the known ones are older than
-  // 10 s, because the server may have restarted with others. Returns nullopt if
-  // it does not answer.
+  // Returns the settings of a server. Known settings are used for 10 s; then a
+  // server is asked again, because it may have restarted with others. Returns
+  // nullopt if no server answers.
   std::optional<ServerSettings> SettingsOf(const Call& call);
   Route Choose(const Call& call, RouteFacts* facts);
   // Returns nullopt if the amax is Inf or NaN, which no request can contain.

@@ -15,8 +15,9 @@ void ForRuns(const Strip& strip, Move move) {
   }
 }
 
-// Makes one run of runs that are as far apart in the whole as in the part and
-// leave out nothing but padding, which the part of `size` bytes has as well.
+// Joins the runs into a single one of `size` bytes, the size of the part, if
+// their distance is the same in the whole and in the part. `complete` means
+// that only padding lies between them, in the whole as in the part.
 Strip Joined(Strip strip, bool complete, size_t size) {
   if (complete && strip.whole_pitch == strip.part_pitch) {
     strip.count = 1;
@@ -71,7 +72,8 @@ CopyWindow::CopyWindow(const CopyKind& copy, int64_t rows, int64_t cols,
 
 Strip CopyWindow::Codes() const {
   const int64_t packed = format_.element == DType::kE2M1x2 ? 2 : 1;
-  // One of the two distances is 1, so runs go along the lines or across them.
+  // Either data_position or data_line is 1, so runs go along the lines or
+  // across them.
   const bool along = whole_.data_position == 1;
   const auto lines = static_cast<size_t>(part_.lines);
   const auto positions = static_cast<size_t>(part_.padded / packed);
@@ -104,8 +106,9 @@ Strip CopyWindow::Scales() const {
     strip.whole_pitch = row_of_tiles(whole_);
     return Joined(strip, true, part_.scale_bytes);
   }
-  // A matrix whose rows go along the lines or across them. Padding is left out
-  // where another part may have its scales.
+  // Linear scales are a matrix whose rows go along the lines or across them.
+  // Padding is not copied, because in the whole another part may have scales
+  // there.
   const bool along = whole_.scale_block == 1;
   const auto width = [&](const CopyGeometry& copy) {
     return along ? copy.blocks : CeilDiv(copy.lines, copy.scale_lines);

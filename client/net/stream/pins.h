@@ -21,7 +21,7 @@ class Pins {
   static grpc::Slice Borrow(absl::Span<const std::byte> bytes,
                             const std::shared_ptr<Pins>& pins);
   // Waits until gRPC holds no slice. gRPC may notice a lost connection ten
-  // seconds late, with its backup poller.
+  // seconds late, when only its backup poller does.
   void WaitUntilFree();
 
  private:

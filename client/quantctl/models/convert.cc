@@ -324,7 +324,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
     if (code == kBadInput && std::filesystem::exists(convert.out, error)) {
       fmt::print(stderr,
                  "  {} holds unfinished work of this command; remove it before "
-                 "you convert another model or with other options.\n",
+                 "you convert another model or change options.\n",
                  convert.out);
     }
     return said;

@@ -46,8 +46,8 @@ std::string LookedAt(const Linted& linted, bool has_original) {
 }
 
 // Suggested commands, the most certain first. Each begins with the rules that
-// it is for, and ends with the command, so that it can be copied to the end of
-// the line.
+// it is for, and ends with the command, so that a user can copy everything up
+// to the end of the line.
 std::vector<std::string> NextSteps(const CheckOptions& check,
                                    const Linted& linted) {
   std::map<Remedy, std::vector<std::string_view>> rules;

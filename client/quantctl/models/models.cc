@@ -82,8 +82,8 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
               "silently; needs no server",
               RunLint);
   Add(lint, "--original", &lint_options->original, "MODEL",
-      "The original model: compare every weight with it, of large models some "
-      "rows of each");
+      "The original model, to compare every weight with; in large models some "
+      "rows of each weight");
   const auto [repair, repair_options] =
       command("repair",
               "Repair faults that lint finds, if that needs no new "
@@ -258,11 +258,11 @@ void AddModelCommands(CLI::App* app, Options* o,
                     "writes nothing");
   Add(convert, "--input-amax", &c->input_amax_file, "FILE",
       "JSON file with the largest input of each module, for formats that "
-      "quantize activations with scales from the file; python -m quantd "
-      "calibrate writes it");
+      "quantize activations with stored scales; python -m quantd calibrate "
+      "writes it");
   Add(convert, "--kv-cache", &c->kv_cache, "fp8",
-      "Also write scales for an FP8 cache of keys and values, of those that "
-      "the file of --input-amax has")
+      "Also write scales for an FP8 cache of keys and values, from the largest "
+      "keys and values in the file of --input-amax")
       ->check(CLI::IsMember({"fp8"}));
   convert->add_flag("--statistics", c->statistics,
                     "Also show the SQNR of each weight");

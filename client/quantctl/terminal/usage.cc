@@ -116,7 +116,7 @@ std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
 std::string HelpFormatter::make_option(const CLI::Option* option,
                                        bool positional) const {
   std::string type = option->get_type_name();
-  // removes limits such as ":INT in [1 - 64]"
+  // Removes limits such as ":INT in [1 - 64]".
   type.resize(std::min(type.find(':'), type.size()));
   if (type == "FLOAT" || type == "INT" || type == "UINT") type = "NUMBER";
   const bool value = !positional && !type.empty();

@@ -30,7 +30,7 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 // The candidate that differs from `word` in the fewest letters. "" if all
-// differ in more than a third of them.
+// differ in more than a third of the letters of `word`, and in more than one.
 std::string Closest(std::string_view word,
                     const std::vector<std::string>& candidates);
 

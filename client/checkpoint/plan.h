@@ -129,7 +129,8 @@ struct ConversionPlan {
   std::vector<DecodedWeight> decoded;
   std::vector<const ModelTensor*> copies;  // copied byte for byte
   std::vector<CacheScale> cache_scales;
-  bool scales_caches = false;  // or another part of the output has the scales
+  // cache_scales, or copied tensors of the output, scale keys and values.
+  bool scales_caches = false;
   std::vector<OutputShard> shards;  // the model's shards that are not empty
   std::vector<LeftOut> left_out;    // matrices that are copied
   std::vector<std::string> notes;

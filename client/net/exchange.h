@@ -26,7 +26,8 @@ namespace quantd::client {
 struct Trip {
   int attempts = 0;      // how often the request was sent
   bool by_unix = false;  // the last attempt used a unix socket
-  // A server received the request and did not answer. It may still work on it.
+  // In some attempt no server answered. One may have received the request and
+  // still work on it.
   bool unsure = false;
 };
 

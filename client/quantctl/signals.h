@@ -1,5 +1,5 @@
 // Handles signals, so that an interrupted quantctl leaves no incomplete file
-// behind.
+// behind, except a conversion's .partial shards, from which it continues.
 #ifndef QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 #define QUANTD_CLIENT_QUANTCTL_SIGNALS_H_
 

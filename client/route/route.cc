@@ -14,7 +14,8 @@
 namespace quantd::client {
 namespace {
 
-// The least size in bytes of a band that is sent as a stream. The server copies
+// Bands of this many bytes are sent as streams, whatever `stream_from` is. So
+// are bands that exchange their maxima. The server copies
 // a stream to a device while it still arrives, but a message only when it is
 // complete. Smaller bands cost the server less as messages.
 constexpr size_t kFlowingBand = size_t{8} << 20;

@@ -1,6 +1,7 @@
-// Decides how a call is sent. No other code does. Pure functions of known
-// facts, without network, devices or clock. client/route/router.h collects the
-// facts and carries out the decision.
+// Decides how a call is sent, except one with a reduced amax
+// (Router::RunReduced). Pure functions of known facts, without network, devices
+// or clock. client/route/router.h collects the facts and carries out the
+// decision.
 #ifndef QUANTD_CLIENT_ROUTE_ROUTE_H_
 #define QUANTD_CLIENT_ROUTE_ROUTE_H_
 

@@ -1,6 +1,7 @@
 // Sends calls by the chosen route, and chooses another one if an attempt
-// reveals new facts. No other code tries a call in a different way;
-// client/net/exchange.h repeats it unchanged.
+// reveals new facts. client/net/exchange.h repeats calls unchanged. Only
+// client/bands tries a call in a different way, too: with two passes if a
+// server cannot reduce an amax.
 #ifndef QUANTD_CLIENT_ROUTE_ROUTER_H_
 #define QUANTD_CLIENT_ROUTE_ROUTER_H_
 
@@ -54,7 +55,9 @@ class Router {
   const size_t band_bytes_;
   const size_t stream_from_;
   // The largest payload in one message that no server has refused, for each
-  // method.
+  // method. A server refuses a larger message by its headers, before the
+  // payload is sent. This call and all later ones of such a size are then
+  // streams.
   std::array<std::atomic<size_t>, wire::kTensorMethods.size()> most_in_message_;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point asked_;

@@ -70,15 +70,15 @@ struct ClientOptions {
   // The size of the bands that a large call is cut into: at least 256 KiB, or
   // 0, which cuts no call. A call is cut into bands of rows if its input or its
   // output exceeds both this size and 4 MiB. Each band is sent as a call of its
-  // own. The bands use all connections to all servers, one band per connection
-  // at a time. The caller sees one call with one result, deadline and
-  // cancellation. A band is retried like any call. If a band fails, the call
-  // fails with a message that names the band's rows.
+  // own. The bands use all connections to all servers, up to two bands per
+  // connection at a time. The caller sees one call with one result, deadline
+  // and cancellation. A band is retried like any call. If a band fails, the
+  // call fails with a message that names the band's rows.
   //
   // These calls are never cut: calls in shared memory, calls with at most 128
   // rows or with groups, Quantize with dbias, statistics or a history, and
   // Dequantize that keeps the rotation. Columnwise parts (transposed codes and
-  // their scales) are copied once more, through a buffer of one band per
+  // their scales) are copied once more, through a buffer of two bands per
   // connection. If an amax must be computed, there are at most eight bands,
   // which may be larger than band_bytes, and each waits for the maxima of all
   // others. If these bands do not fit into half of a server's memory budget, or
@@ -90,8 +90,8 @@ struct ClientOptions {
 
   // Requests of this many bytes or more are sent in chunks (rpc Stream). 0: all
   // requests are. Requests that are too large for one message are always sent
-  // in chunks, and may be as large as the server's memory allows. Requests in
-  // shared memory never are.
+  // in chunks, and may be as large as the server's memory allows. So are bands
+  // of 8 MiB or more. Requests in shared memory never are.
   size_t stream_from = SIZE_MAX;
   // The time that a call's thread spins for the reply before it sleeps, at most
   // 100 ms. Spinning occupies a core, but saves the 20 to 200 us that waking an

@@ -1,5 +1,7 @@
 // The interface of a device. A Backend makes a Job of a Plan, and a Job
-// computes output bytes from input bytes. All devices give the same bytes.
+// computes output bytes from input bytes. All devices give the same bytes. The
+// implementations are kernels/cpu/cpu_backend.h and
+// kernels/cuda/cuda_backend.h.
 #ifndef QUANTD_KERNELS_DEVICE_BACKEND_H_
 #define QUANTD_KERNELS_DEVICE_BACKEND_H_
 

@@ -1,6 +1,15 @@
 // Converts a model, several units at once. A unit is a group of weights or a
-// tensor. Finished units are recorded, so that another process can continue
+// tensor. Finished groups are recorded, so that another process can continue
 // after an interruption.
+//
+// The way of a conversion: RunConvert (quantctl/models/convert.cc) opens the
+// Model, whose headers and config are read, and MakeConversionPlan (planner.h)
+// decides each tensor's fate: Roles::RoleOf says what it is, Selector::Judge in
+// which format it is quantized, FuseWeights which weights share an amax.
+// Convert opens the OutputDirectory and runs the units. Each of Pace::at_once
+// threads owns one piece of memory, reads weights into it, calls
+// Service::Quantize, and writes the result with pwrite. Result memory is freed
+// when it is written. Config files are written last.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
 

@@ -1,6 +1,7 @@
-// Records the progress of a conversion in a file with a line for each unit,
-// appended when the unit's bytes are written. The file stays valid if the
-// process ends at any point.
+// Records the progress of a conversion in the file .quantd-journal. It has a
+// line for each group of weights and each decoded weight, appended when the
+// bytes are written. Copied tensors have none: they are copied again. The file
+// stays valid if the process ends at any point.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 

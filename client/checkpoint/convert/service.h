@@ -1,5 +1,6 @@
 // The operations that a conversion needs from a server or from the devices of
-// this process, and limits for its calls.
+// this process, and limits for its calls. quantctl's ModelService implements
+// them.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_SERVICE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_SERVICE_H_
 
@@ -29,7 +30,8 @@ class Service {
   virtual absl::StatusOr<HostMemory> Allocate(size_t bytes) = 0;
 };
 
-// Receives the bytes of output tensors. Write is called by several threads at
+// Receives the bytes of output tensors; OutputDirectory writes them to shards.
+// Write is called by several threads at
 // once, with bytes that begin at `offset` in the tensor.
 class PartSink {
  public:

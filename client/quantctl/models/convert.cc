@@ -144,7 +144,8 @@ checkpoint::WeightFormat DefaultFormat(checkpoint::Dialect dialect) {
   return WeightFormat::kBf16;
 }
 
-// Raises the limit of open files, because each shard is opened twice.
+// Raises the limit of open files, because each shard is open for reading and
+// for writing.
 void AllowManyFiles() {
   rlimit files = {};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;

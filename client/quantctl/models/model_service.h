@@ -1,5 +1,5 @@
-// A Service that calls the server named by the options. Keeps the error of the
-// first failed call, which determines the exit code.
+// A Service that calls the servers or the local devices named by the options.
+// Keeps the error of the first failed call, which determines the exit code.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_SERVICE_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODEL_SERVICE_H_
 
@@ -21,14 +21,14 @@ checkpoint::Pace PaceOf(const Options& options, uint64_t memory_mib);
 
 class ModelService : public checkpoint::Service {
  public:
-  // Connects to the server and gets its limits. Returns kOk, or the exit code
-  // of an error that has been reported.
+  // Connects to the servers or opens the devices, and gets their limits.
+  // Returns kOk, or the exit code of an error that has been reported.
   static int Open(const Options& options, uint64_t memory_mib,
                   std::unique_ptr<ModelService>* made);
 
   const checkpoint::Pace& pace() const { return pace_; }
-  // Quantizes on the server. FAILED_PRECONDITION if the call does not use the
-  // transport that --transport names.
+  // Quantizes on a server or a local device. FAILED_PRECONDITION if the call
+  // does not use the transport that --transport names.
   absl::StatusOr<Result> Quantize(const TensorDesc& tensor,
                                   absl::Span<const std::byte> bytes,
                                   const QuantizeOptions& o) override;

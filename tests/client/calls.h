@@ -56,7 +56,7 @@ inline Scripted Busy(uint32_t delay_ms, std::string pushback = "") {
 }
 
 // Upper limit in seconds for a step that need not wait, on a busy machine. A
-// wrong wait takes longer.
+// step that wrongly waits takes longer.
 constexpr double kAtOnce = 15;
 
 inline double Seconds(std::chrono::steady_clock::time_point since) {

@@ -116,7 +116,7 @@ TEST(Client, SendsTheRequestAndReadsTheReply) {
   }
 }
 
-TEST(Client, SendsTraceAndPriorityToEveryServer) {
+TEST(Client, SendsTraceAndPriorityOfEachCall) {
   const std::string trace =
       "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
   FakeServer server;

@@ -38,7 +38,8 @@ struct Scripted {
 
 // Listens on a free loopback port. Every call takes the next script; without
 // one it succeeds. Successful replies have the parts that the plan demands.
-// Byte i of the payload is i % 251, but every amax is 1.
+// Byte i of the payload is i % 251, but fp32 parts are all 1, except for
+// decoded values.
 class FakeServer final : public v1::Quantd::Service {
  public:
   FakeServer();
@@ -48,7 +49,7 @@ class FakeServer final : public v1::Quantd::Service {
   void Script(std::vector<Scripted> scripts);
 
   int calls() const;
-  // Returns the request of the last call.
+  // Returns the last request of Quantize or DescribeQuantize.
   v1::QuantizeRequest last_request() const;
   // Starts to record requests; requests() returns those received since then.
   void KeepRequests();

@@ -47,8 +47,8 @@ std::vector<Plan> MorePlans() {
   return plans;
 }
 
-// The request is the one of the plan; echo_test of tests/proto shows that this
-// has every option.
+// Compares the request that is sent with RequestHead's; echo_test of
+// tests/proto shows that this has every option.
 TEST(Options, AllReachTheServer) {
   FakeServer server;
   const auto client = Connect(server.target());

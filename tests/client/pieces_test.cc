@@ -32,7 +32,8 @@ class Pieces : public testing::TestWithParam<const char*> {
                                   ? server_->address()
                                   : GetParam())) {}
 
-  // Limits requests to 96 KiB, which is a few blocks of 128 x 128 fp32.
+  // Limits requests to 96 KiB, which is one and a half blocks of 128 x 128
+  // fp32.
   static PieceOptions Small() {
     PieceOptions pieces;
     pieces.request_bytes = 96 << 10;
@@ -114,8 +115,8 @@ INSTANTIATE_TEST_SUITE_P(, Pieces, testing::Values("server", "local:cpu"),
                          });
 
 TEST_P(Pieces, EveryFormatAndLayout) {
-  // Tensors with incomplete blocks at the end. Rows of one fit into a piece,
-  // rows of the other do not.
+  // Tensors with incomplete blocks at the end. A piece can hold whole rows of
+  // `tall` and `deep`, but not of `wide`.
   const Whole tall({700, 96});
   const Whole wide({300, 800});
   const Whole deep({3, 100, 160});

@@ -113,8 +113,7 @@ TEST(Result, HasStatistics) {
   o.statistics = true;
   const auto result = client->Quantize(in.desc, in.data, o);
   ASSERT_THAT(result, IsOk());
-  // The fake server's rowwise statistics are arbitrary bytes and not a valid
-  // record.
+  // The fake server reports columnwise statistics only.
   EXPECT_FALSE(result->statistics(Usage::kRowwise).has_value());
   const auto& s = result->statistics(Usage::kColumnwise);
   ASSERT_TRUE(s.has_value());

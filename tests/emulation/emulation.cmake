@@ -49,7 +49,7 @@ function(quantd_cuda_objects name user)
   endforeach()
   add_library(${name} OBJECT ${translated})
   set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  # Keeps arithmetic as written, as the target quantd_arith does.
+  # Forbids the compiler to fuse operations, as the target quantd_arith does.
   target_compile_options(${name} PRIVATE -std=c++20 -fpreprocessed -O1
     -ffp-contract=off -w)
   target_sources(${user} PRIVATE $<TARGET_OBJECTS:${name}>)

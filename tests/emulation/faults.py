@@ -142,7 +142,7 @@ FAULTS = [
         stride=1,
     ),
     Fault(
-        "a count without the values that subnormal operands clip",
+        "a count without the values that are clipped under a subnormal operand",
         "errors/run.cuh",
         "p.input != DType::kF16 || factor >= 0x1p-14f;",
         "true;",

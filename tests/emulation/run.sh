@@ -41,7 +41,8 @@ part() {
 }
 export QUANTD_EMULATION_SEED=0 QUANTD_EMULATION_MULTIPROCESSORS=4
 part 'ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
-# With slow warps, and many tiles for each team. Leaves out the longest tests.
+# Runs them again with slow warps and with many tiles for each team, but without
+# the longest tests.
 export QUANTD_EMULATION_SEED=1 QUANTD_EMULATION_MULTIPROCESSORS=1
 part '-*Large*:*LongRow*:*AroundPowers*:*Given*'
 if [ "${2:-}" = faults ]; then

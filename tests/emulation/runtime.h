@@ -4,8 +4,8 @@
 
 namespace emulation {
 
-// Sets the number of devices, at most 8, and whether they can access each
-// other's memory. There is one device by default.
+// Sets the number of devices, and whether they can access each other's memory.
+// There is one device by default.
 void SetDevices(int count, bool peers);
 
 }  // namespace emulation

@@ -13,8 +13,8 @@
 
 namespace emulation {
 
-// For each stream, the number of its last mark that has been waited for. A mark
-// is one record of an event.
+// For each stream, the number of its last event record (a mark) that has been
+// waited for. All records of all streams are numbered together.
 using Seen = std::map<const void*, uint64_t>;
 
 // The state of an event. It is shared by all cudaEvent_t for that event, also

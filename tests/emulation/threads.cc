@@ -202,7 +202,10 @@ void Run(dim3 grid, dim3 block, size_t shared,
   ++launches;
   const unsigned threads = block.x * block.y * block.z;
   if (threads > kMaxThreads || shared > kMaxShared) {
-    std::fprintf(stderr, "emulation: %u threads, %zu bytes\n", threads, shared);
+    std::fprintf(stderr,
+                 "emulation: %u threads and %zu bytes of shared memory are too "
+                 "many for a CTA\n",
+                 threads, shared);
     std::abort();
   }
   if (stacks == nullptr) {

@@ -93,7 +93,7 @@ def ptx(arguments: str) -> str:
 
 
 def launch(before: str, configuration: str, arguments: str) -> tuple[str, str]:
-    """The text before a launch without the kernel, and the launch as a call."""
+    """`before` without the kernel at its end, and the launch as a call."""
     end = len(before.rstrip())
     i = end
     depth = 0

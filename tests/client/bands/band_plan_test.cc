@@ -310,7 +310,7 @@ TEST(BandPlan, SharedAmaxUsesFewBands) {
     }
     EXPECT_EQ(next, rows);
   }
-  // A few bands cannot hold this many scale lines.
+  // A few bands cannot list an amax for each of so many rows.
   o.format = Format::kFp8ChannelE4M3;
   o.usage = Usage::kBoth;
   const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
@@ -345,8 +345,8 @@ TEST(BandPlan, CutsAtTheDocumentedRows) {
   const auto narrow = MakeQuantizePlan({DType::kBF16, {1 << 20, 16}}, o);
   ASSERT_THAT(narrow, IsOk());
   EXPECT_EQ(CutIntoBands(*narrow, 16 * kMiB).size(), 64u);
-  // At the largest legal row offset the bands would exceed it, so nothing is
-  // cut.
+  // At the largest legal row offset, later bands would have a larger one, so
+  // nothing is cut.
   o = {};
   o.format = Format::kNvfp4;
   o.rounding = Rounding::kStochastic;

@@ -1,5 +1,5 @@
-// Compares the strips of parts, cut along rows and columns, with the address of
-// each code and scale, for all formats and layouts.
+// Compares the strips in which parts of a tensor lie in the whole with the
+// address of each code and scale, for all formats and layouts.
 #include "client/tensors/copy_window.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace quantd::client {
 namespace {
 
 using Buffer = std::vector<std::byte>;
-// Calls its argument for each of a copy's items: the item's line and block (or
-// position), its offset, and its size.
+// Is called for each scale or code of a copy, with its line, its block or
+// position, and its offset.
 using Visit = std::function<void(int64_t line, int64_t at, size_t offset)>;
 
 std::byte ValueOf(int64_t line, int64_t at, size_t i) {
@@ -82,7 +82,7 @@ TEST(CopyWindowTest, StripsAreWhereCodesAndScalesAre) {
                                                      : format.block;
             const Buffer own = fill(window.part(), columnwise ? col : row,
                                     (columnwise ? row : col) / step);
-            // One scale for a whole tensor has one value.
+            // A single scale of the tensor has no strip.
             if (!codes && format.scaling == Scaling::kTensor) continue;
             const Strip strip = codes ? window.Codes() : window.Scales();
             Buffer gathered(own.size());

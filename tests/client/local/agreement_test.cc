@@ -142,7 +142,7 @@ TEST_F(LocalAgreement, Options) {
 
 TEST_F(LocalAgreement, Profiles) {
   Whole whole(kShape);
-  // Counts blocks for which the library itself would write NaN.
+  // Counts global scales for which the library itself would write NaN.
   std::fill(whole.values.begin(), whole.values.end(), 0.0f);
   QuantizeOptions o;
   o.format = Format::kNvfp4;

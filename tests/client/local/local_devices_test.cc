@@ -58,7 +58,7 @@ class LocalDevicesTest : public testing::Test {
     options.format = Format::kNvfp4;
     plan_.emplace(*MakeQuantizePlan({DType::kBF16, {128, 1024}, -1}, options));
   }
-  // Opens devices that each have slots and memory for that many calls.
+  // Opens devices, each with `slots` slots and memory for `calls` calls.
   void Open(int devices, int slots, size_t calls) {
     std::vector<std::unique_ptr<Backend>> backends;
     const size_t room = PayloadNeed(*plan_) * calls;

@@ -161,8 +161,8 @@ TEST_P(LocalMemory, InPlaceMayExceedTheBudget) {
     EXPECT_TRUE(BytesEq(Name(part), want.bytes(part),
                         absl::MakeConstSpan(outputs[i].Bytes())));
   }
-  // A result over its own input makes the input be copied, and the copy counts
-  // against the budget.
+  // If the result overwrites its input, the input is copied, and the copy
+  // counts against the budget.
   call.into = {
       {plan->outputs()[0].kind, input.span().first(plan->outputs()[0].size)}};
   EXPECT_EQ(

@@ -117,7 +117,8 @@ TEST_F(CudaMemory, RefusesEventsWithoutInterprocessSupport) {
   call.events.record = &*event;
   EXPECT_THAT(client->Quantize(Rows(kRows), Input(50), Nvfp4(), call),
               StatusIs(kInvalid));
-  // The event is unknown to another client and to a local client.
+  // A local client cannot share events, and does not know those of another
+  // client.
   const auto local = CreateClient("local:cuda:0");
   ASSERT_THAT(local, IsOk());
   EXPECT_THAT((*local)->RegisterEvent(0, stream.MakeEvent()),

@@ -1,5 +1,4 @@
-// Tests of a server that uses CUDA memory of this process, which is another
-// one.
+// Tests of a server in another process that uses CUDA memory of this one.
 #include <signal.h>
 #include <unistd.h>
 
@@ -156,7 +155,7 @@ TEST_F(CudaMemory, MemoryOfAnotherGpuIsCopiedOrRefused) {
     EXPECT_THAT(std::string(memory.status().message()),
                 testing::HasSubstr("peer"));
   }
-  // GPU 0 cannot wait for events of another GPU.
+  // No event can be registered for GPU 99, which does not exist.
   GpuStream stream;
   EXPECT_THAT(client->RegisterEvent(99, stream.MakeEvent()),
               StatusIs(absl::StatusCode::kNotFound));

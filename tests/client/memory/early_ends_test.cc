@@ -168,8 +168,8 @@ TEST_F(Sharing, KilledClientsDoNotDelayOthers) {
   ASSERT_TRUE(Eventually([&] { return Mapped() == 1; }));
   const size_t descriptors = Descriptors();
 
-  // Latencies in microseconds of another client's calls while those processes
-  // are killed.
+  // The list to which this process adds its latencies, in microseconds, while
+  // the processes of Victims end.
   std::atomic<std::vector<double>*> times = nullptr;
   std::atomic<bool> stop = false;
   std::thread other([&] {

@@ -19,7 +19,7 @@
 
 namespace quantd {
 
-// Fills `bytes` with bf16 numbers between 1 and 2, which depend on the seed.
+// Fills `bytes` with bf16 numbers from 0.5 to 1, which depend on the seed.
 inline void Fill(absl::Span<std::byte> bytes, uint32_t seed) {
   for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
     seed = seed * 1664525 + 1013904223;
@@ -103,6 +103,7 @@ class Sharing : public testing::Test {
         "/proc/" + std::to_string(process_->pid()) + "/fd");
     return static_cast<size_t>(std::distance(begin(open), end(open)));
   }
+  // Whether SIGSTOP has stopped the server.
   bool Stands() const {
     return ReadFile("/proc/" + std::to_string(process_->pid()) + "/stat")
                .find(") T ") != std::string::npos;

@@ -196,7 +196,7 @@ TEST_F(Sharing, SharesMemoryOfTheCaller) {
   EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
   EXPECT_THAT(client->RegisterHost(-1, mapping), StatusIs(kInvalid));
   ASSERT_EQ(fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
-  // The memfd is sealed but still empty.
+  // The memfd is sealed, but has no pages yet.
   EXPECT_THAT(client->RegisterHost(memfd, mapping), StatusIs(kInvalid));
   Fill(mapping, 3);
   EXPECT_THAT(client->RegisterHost(memfd, mapping.first(4096)),

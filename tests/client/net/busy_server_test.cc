@@ -36,7 +36,7 @@ class BusyServerTest : public testing::Test {
     call.deadline = deadline;
     return client_->Quantize(tensor_, input_, options_, call);
   }
-  // Runs `count` callers at once, each until `call` returns false.
+  // Runs `callers` threads at once, each until `call` returns false.
   template <typename Call>
   static void AtOnce(int callers, Call call) {
     std::vector<std::thread> threads;
@@ -66,8 +66,8 @@ TEST_F(BusyServerTest, ServesCallsThatCanWait) {
   std::atomic<int> served = 0;
   AtOnce(16, [&] {
     if (--left < 0) return false;
-    // Every other caller has a deadline, and is refused at once if the server
-    // would miss it.
+    // Every other call has a short deadline. The server may refuse it at once,
+    // if it would miss the deadline.
     if (left % 2 == 0) {
       const auto hasty = Call(milliseconds(40));
       served += hasty.ok() || absl::IsResourceExhausted(hasty.status()) ||

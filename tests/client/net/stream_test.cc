@@ -116,7 +116,7 @@ TEST_F(StreamedCalls, OtherMethodsGiveTheBytesOfOneMessage) {
 
 TEST_F(StreamedCalls, TensorsLargerThanAChunk) {
   Start();
-  // The last chunk has only a few bytes, and no part ends where a chunk ends.
+  // The last chunk is shorter, and no part ends where a chunk ends.
   const TensorDesc desc = {DType::kF32, {1041, 1056}};
   QuantizeOptions options;
   options.usage = Usage::kBoth;

@@ -117,7 +117,7 @@ TEST_F(Cli, QuantizesTheSuitableTensorsOfACheckpoint) {
   ASSERT_THAT(back->Read(*back->Find("w"), 0, absl::MakeSpan(w)), IsOk());
   ASSERT_THAT(back->Read(*back->Find("deep"), 0, absl::MakeSpan(deep)), IsOk());
   EXPECT_TRUE(BytesEq("deep", w, deep));
-  // Quantizing decoded values loses nothing.
+  // Decoded values can be quantized again.
   const Outcome again = RunServed(
       {"roundtrip", At("back.safetensors"), "--tensor", "w", "--json"});
   EXPECT_EQ(again.code, 0);

@@ -1,5 +1,5 @@
-// Scales of caches of keys and values: those that a model has, and those of a
-// calibration.
+// Tests of the scales of KV caches: those that a model has, and those that a
+// calibration gives.
 #include "tests/client/quantctl/convert_fixture.h"
 #include "tests/testing/matchers.h"
 
@@ -11,7 +11,7 @@ using testing::HasSubstr;
 using testing::Not;
 using ConvertCache = Convert;
 
-TEST_F(ConvertCache, ScalesOfCachesAreKeptAndSaid) {
+TEST_F(ConvertCache, ScalesOfCachesAreCopiedAndReported) {
   const std::vector<std::byte> one = {std::byte{0}, std::byte{0},
                                       std::byte{0x80}, std::byte{0x3F}};
   struct Case {
@@ -95,7 +95,7 @@ TEST_F(ConvertCache, WritesScalesOfCachesWhenAsked) {
                 AllOf(HasSubstr("2 scales of inputs, for magnitudes up to 3"),
                       HasSubstr("4 scales of keys and values, for magnitudes "
                                 "up to 28 to 56")));
-    // A report tells of them, and misses nothing.
+    // A report has them, and no tensor is in one model only.
     const Outcome compared =
         Run({"compare", At("m"), At("made"), "--report", Fresh("report")});
     EXPECT_THAT(compared.out, Not(HasSubstr("only in")));

@@ -16,7 +16,8 @@ using checkpoint::Model;
 using testing::HasSubstr;
 
 // The configuration has the keys that compressed-tensors 0.20 writes for the
-// same model. Only the names of modules are expressions here.
+// same model. Only module names differ, because they are regular expressions
+// here.
 TEST_F(Convert, ConfigurationEqualsTheLibrarys) {
   WriteLlama(Fresh("m"));
   MustConvert("m", "made", {"--format", "fp8_dynamic"});

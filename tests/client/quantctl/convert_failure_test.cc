@@ -30,7 +30,8 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
   const Outcome stream = RunServed({"convert", "-", Fresh("made")});
   EXPECT_EQ(stream.code, 3);
   EXPECT_THAT(stream.err, HasSubstr("-: a model is a directory"));
-  // Runs inside the model, whose source is named by a link, and writes to "..".
+  // Runs in the directory of the model, names the model by a link, and writes
+  // to "..".
   const Outcome inside = Wait(
       Spawn({"sh", "-c",
              fmt::format("cd {} && exec {} convert {} .. --server {}", At("m"),
@@ -168,7 +169,7 @@ TEST_F(Convert, ResumingRedoesDamagedUnits) {
     const Outcome cut = Run({"convert", At(from), At("made"), "--server",
                              gate.target(), "--deadline", "2"});
     ASSERT_EQ(cut.code, 4) << cut.err;
-    // Damages every byte after the header, and appends half a line to the
+    // Damages the second half of the shard, and appends half a line to the
     // journal.
     const std::string shard =
         At("made/model-00001-of-00002.safetensors.partial");
@@ -243,8 +244,7 @@ TEST_F(Convert, ResumesWhenKilledAtAnyPoint) {
         Start({"convert", At("m"), At("made"), "--server", address_});
     std::this_thread::sleep_for(std::chrono::microseconds(
         std::uniform_int_distribution<int64_t>(0, took.count())(random)));
-    // Every fourth run is interrupted as by a user, and reports what is left to
-    // do.
+    // Every fourth run is interrupted by SIGINT, as a user would.
     const int number = runs % 4 == 3 ? SIGINT : SIGKILL;
     kill(pid, number);
     const Outcome run = Wait(pid);
@@ -264,8 +264,9 @@ TEST_F(Convert, ResumesWhenKilledAtAnyPoint) {
   EXPECT_EQ(rest.code, 0) << rest.err;
   EXPECT_TRUE(FilesOf(At("made")) == whole);
   EXPECT_EQ(killed, kills);
-  std::printf("[  INFO    ] killed by SIGKILL before it was done: %d of %d\n",
-              killed, runs);
+  std::printf(
+      "[  INFO    ] killed by SIGKILL before it was done: %d of %d runs\n",
+      killed, runs);
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ Words Plus(Words words, const Words& more) {
   return words;
 }
 
-// Flags that follow a format for a tensor of 64 x 160, and the options they
-// mean.
+// Flags for a tensor of 64 x 160, and the options that they mean.
 struct Flags {
   Words words;
   QuantizeOptions options;
@@ -191,7 +190,7 @@ TEST_F(CliFormats, PlanNamesTheKernelsOfEveryFormat) {
                                     "encode FrameMxfp8Rotated",
                                     "encode rows QuantizeLines, encode columns "
                                     "QuantizeLines")));
-  // The table has a line for each format.
+  // The table has a heading and a line for each row.
   const std::string table = Run({"plan", "--kernels"}).out;
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'),
             static_cast<int64_t>(plain.size()) + 1);

@@ -58,12 +58,12 @@ def main():
     digest = hashlib.sha256(html.encode()).hexdigest()[:16]
     stale = []
     if timeless(SESSION.search(text)[2]) != timeless(session):
-      stale.append("the excerpt")
+      stale.append("the terminal session")
     if PAGE.search(text)[2] != digest:
       stale.append("the picture")
     if not fix or not stale:
       if stale:
-        sys.exit(f"README.md: {' and '.join(stale)} stale: run {sys.argv[0]} "
+        sys.exit(f"README.md is stale: {' and '.join(stale)}; run {sys.argv[0]} "
                  f"{sys.argv[1]} --fix")
       return
     subprocess.run(["chromium", "--headless", "--no-sandbox", "--disable-gpu",

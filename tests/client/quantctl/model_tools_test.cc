@@ -140,7 +140,7 @@ TEST_F(ModelTools, RepairWritesNothingIfNothingCanBeRepaired) {
                       At("amax.json")})
         .code;
   };
-  // These input scales are too large to be reciprocals.
+  // The reciprocals of these input scales are not plausible either.
   ASSERT_EQ(convert(4e12), 0);
   EXPECT_THAT(
       Run({"lint", At("made"), "--original", At("m")}).out,
@@ -332,8 +332,7 @@ TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
   EXPECT_EQ(convert({"--force", "--format", "mxfp8"}).code, 0);
   EXPECT_FALSE(std::filesystem::exists(At("made/stray")));
   EXPECT_FALSE(before == FilesOf(At("made")));
-  // A directory that is not a model is kept, and so are the source and the
-  // original model.
+  // A directory that is not a model is kept, and so is the source.
   std::filesystem::create_directories(Fresh("photos"));
   WriteFile(At("photos/one.jpg"), "x");
   EXPECT_EQ(Run({"convert", At("m"), At("photos"), "--force"}).code, 7);

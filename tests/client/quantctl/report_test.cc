@@ -260,7 +260,7 @@ TEST_F(CliReport, ProgressCountsBytes) {
   EXPECT_THAT(bar, HasSubstr("[############............] 40.00 KiB of 80.00"));
   EXPECT_THAT(bar, HasSubstr("/s, 0:0"));
   EXPECT_EQ(bar.substr(bar.size() - 4), "\r\x1b[K");
-  // In a log, a short command prints no progress, and never an escape sequence.
+  // In a log, a short command prints no progress and no escape sequence.
   const Outcome logged = RunServed({"roundtrip", At("model.safetensors")});
   EXPECT_EQ(logged.err, "");
 }

@@ -107,7 +107,7 @@ TEST(Route, IsChosenByTheFactsOfACall) {
       {"no server answers",
        {.plan = found, .band_bytes = kMiB, .asked = true},
        "8 bands of 512 rows, 1 at once, message, amax first"},
-      {"no server answers, and the server may estimate",
+      {"no server answers, and servers may estimate",
        {.plan = rotated, .band_bytes = kMiB, .asked = true},
        "whole, message"},
       {"bands share an amax",

@@ -45,7 +45,8 @@ TEST_F(Distributed, EmptyShardsContributeNothing) {
   EXPECT_THAT(amax->columnwise, testing::ElementsAre(0.0f));
 }
 
-// Follows the steps in the header, for processes that have one shard each.
+// Follows the steps of quantd/distributed.h, for processes that have one shard
+// each.
 TEST_F(Distributed, StepByStep) {
   const Whole whole({96, 64});
   QuantizeOptions o = Of(Format::kNvfp4);

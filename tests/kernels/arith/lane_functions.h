@@ -16,7 +16,7 @@ struct MxNumbers {
   int mantissa;
 };
 
-// Counts must be multiples of 16, except for philox.
+// Counts must be multiples of 16.
 struct LaneFunctions {
   const char* isa;  // nullptr: plain C++, for every machine
   int width;

@@ -34,7 +34,7 @@ uint32_t PlainScale(const FormatSpec& f, uint32_t random) {
   return 0x3A000000u + random % 0x04000000u;
 }
 
-// Amaxes that no encoder gives are among them, and values near every branch.
+// Amaxes near every branch, also ones that no encoder gives.
 constexpr float kAmaxes[] = {3.3f,
                              0.0f,
                              1e-45f,

@@ -92,9 +92,10 @@ std::string_view FieldOf(const Use& use) {
   return use.name.substr(0, use.name.find(' '));
 }
 
-// Whether an option may have no effect on this test's input: a policy needs an
-// input with NaN, and the fast error of 4over6 a tie. dbias never has one if no
-// copy is made, because the test then always sets it.
+// Whether an option may have no effect on this test's inputs. `propagate`
+// changes only some of the replies to NaN, and the fast error of 4over6 matters
+// only at a tie. Without copies dbias has no effect, because Run then always
+// sets it.
 bool MayHaveNoEffect(Usage usage, std::string_view name) {
   return (usage == Usage::kNone && name == "dbias") ||
          name == "non_finite propagate" || name == "fast_error";
@@ -116,7 +117,7 @@ oracle::Bytes Input(bool nan) {
   return oracle::FromValues(oracle::Element::kBF16, x);
 }
 
-// The complete reply; nullopt for a refused request.
+// A hash of the complete reply; nullopt for a refused request.
 using Seen = std::optional<std::string>;
 
 class Effects : public testing::TestWithParam<FormatSpec> {
@@ -147,7 +148,7 @@ class Effects : public testing::TestWithParam<FormatSpec> {
       EXPECT_TRUE(GetFieldViolation(plan.status())) << plan.status();
       return std::nullopt;
     }
-    // A request made of the plan's options must have the same meaning.
+    // A request made of the plan's options must be legal, too.
     const auto& understood = std::get<O>(plan->options());
     const auto again = MakeQuantizePlan(tensor, understood);
     EXPECT_TRUE(again.ok()) << again.status();

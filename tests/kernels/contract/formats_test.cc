@@ -199,7 +199,6 @@ TEST_P(FormatsContract, NarrowMatrices) {
   }
 }
 
-// NVFP4 with 4over6.
 TEST_P(FormatsContract, FourOverSix) {
   if (!(GetParam().options & kOptFourOverSix)) return;
   for (int i = 0; i < 8; ++i) {
@@ -247,7 +246,6 @@ TEST_P(FormatsContract, RowScaled) {
   }
 }
 
-// Given amaxes, scales and histories.
 TEST_P(FormatsContract, GivenAmaxesScalesAndHistories) {
   const FormatSpec& f = GetParam();
   if (!HasAmax(f)) return;

@@ -22,8 +22,8 @@ struct Variant {
 // Changes nothing.
 inline void Nearest(oracle::QuantizeSpec&, size_t) {}
 
-// Values for given amaxes, including those at which S saturates, zero, and the
-// largest number.
+// Values for given amaxes, including zero, those at which the encode scale S
+// saturates, and the largest number.
 inline constexpr float kGivenAmaxes[] = {
     3.0f,    0.0f, 1e-45f, 448.0f,   1e-37f,
     3e38f,   1.0f, 1e-4f,  7.9e-36f, std::numeric_limits<float>::max(),

@@ -1,6 +1,5 @@
-// 4over6 with blocks whose two candidates have errors that differ by at most
-// two units in the last place. Arithmetic that rounds differently would choose
-// the wrong candidate.
+// 4over6 with blocks whose two candidates have nearly equal errors. Arithmetic
+// that rounds differently would choose the wrong candidate.
 #include <gtest/gtest.h>
 
 #include <algorithm>

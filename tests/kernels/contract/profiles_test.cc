@@ -22,7 +22,7 @@ using oracle::Bytes;
 using oracle::Element;
 using oracle::QuantizeSpec;
 
-// The sizes of all formats, and rows of many blocks.
+// The sizes with which all formats are tested, and rows of many blocks.
 std::vector<Size> Sizes() {
   std::vector<Size> sizes(std::begin(kSizes), std::end(kSizes));
   sizes.push_back({3, 4800});
@@ -216,7 +216,7 @@ TEST_P(ProfilesContract, AroundPowersOfTwo) {
   }
 }
 
-// A single row, which threads share by columns, and megabytes of codes.
+// A single row, which threads share by columns, and a million values.
 TEST_P(ProfilesContract, Large) {
   for (const Size& size : {Size{1, 300160}, Size{517, 2112}}) {
     for (Element e : kElements) {

@@ -24,7 +24,7 @@
 namespace quantd {
 namespace {
 
-// The first three contain only finite values.
+// Contents of successive test tensors. Only the last have NaN and Inf.
 constexpr Flavor kTurns[] = {Flavor::kGaussian, Flavor::kOutliers,
                              Flavor::kSpread, Flavor::kNonFinite};
 

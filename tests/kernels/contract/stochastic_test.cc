@@ -165,8 +165,8 @@ double ChiSquare(const std::vector<uint8_t>& bytes, size_t first,
   return chi;
 }
 
-// r * sqrt(n) of two series of bytes, which is standard normal if they are
-// independent.
+// The correlation of two series of n bytes, times sqrt(n). It is standard
+// normal if they are independent.
 double Correlation(const uint8_t* a, const uint8_t* b, size_t n) {
   double ab = 0;
   for (size_t i = 0; i < n; ++i) ab += (a[i] - 127.5) * (b[i] - 127.5);

@@ -176,7 +176,7 @@ TEST(CpuAgreementTest, JobsCountTheirPieces) {
   }
 }
 
-// Bytes read and written per second of CPU time; 0 if the plan is illegal.
+// Bytes read and written per tick of CPU time; 0 if the plan is illegal.
 double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
                int64_t cols) {
   const auto made = MakeQuantizePlan({DType::kBF16, {rows, cols}, -1}, options);
@@ -196,9 +196,10 @@ double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
   return best;
 }
 
-// A column should have at least a tenth of the speed of a row. This test fails
-// below a hundredth; cpu_bench --shapes measures precisely.
-TEST(CpuAgreementTest, AColumnIsNotFarSlowerThanARow) {
+// A tensor with one column should reach at least a tenth of the usual speed.
+// This test fails only below a 300th of the speed of 512 x 512; cpu_bench
+// --shapes measures precisely.
+TEST(CpuAgreementTest, AColumnIsNotFarSlowerThanASquare) {
   std::vector<Cpu> cpus = Cpus();
   Cpu& best = cpus[cpus.size() - 3];  // with a single thread
   for (const FormatSpec& format : kFormats) {

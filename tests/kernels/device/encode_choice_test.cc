@@ -188,8 +188,8 @@ std::string CellOf(const QuantizeRow& row) {
   return has(kOptProfile) ? name + "OfProfiles" : name;
 }
 
-// Whether the frame supports a plan: rows fit the copy engine, there are no
-// statistics, and a table of two scales belongs to a group, not to a line.
+// Whether the frame supports a plan: rows fit the copy engine, indices fit 32
+// bits, a block draws from one counter, and 4over6 is not row-scaled.
 bool FrameSupports(const QuantizeRow& row) {
   const auto row_bytes =
       row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype));

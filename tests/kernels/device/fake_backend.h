@@ -19,7 +19,7 @@ namespace quantd {
 // State shared by a fake device and its test. Must outlive the device.
 class FakeControl {
  public:
-  // While the device is closed, Run waits. The device starts open.
+  // While the device is closed, FindMaxima and Run wait. It starts open.
   void Close() {
     absl::MutexLock lock(&mutex_);
     open_ = false;

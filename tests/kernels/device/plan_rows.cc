@@ -10,7 +10,7 @@ constexpr int64_t kRows = 256;
 constexpr int64_t kCols = 512;
 constexpr DType kFloats[] = {DType::kBF16, DType::kF16, DType::kF32};
 
-// Groups with no rows, with a few rows and with many.
+// Groups: one without rows, and two with half of the rows each.
 std::vector<int64_t> SplitsOf(int64_t rows) {
   return {0, rows / 2, rows - rows / 2};
 }

@@ -22,12 +22,12 @@ struct Setting {
   std::function<void(TensorDesc&, QuantizeOptions&)> set = {};
 };
 
-// All ways to use an option. Fails the test if no way exists.
+// All ways to use an option. (choice_test.cc tests that each option has one.)
 std::vector<Setting> SettingsOf(Option option);
 // Shapes that some kernels do not support.
 std::vector<Setting> Shapes();
 
-// A legal Quantize.
+// A legal plan of Quantize.
 struct QuantizeRow {
   std::string settings;  // "none", or the settings: "rht 16, dbias"
   uint32_t options;      // options that are used
@@ -37,8 +37,9 @@ struct QuantizeRow {
   Plan plan;
 };
 // Calls `fn` with every legal combination of format, dtype, usage and at most
-// `settings` settings. Each setting has an effect and is of a different option
-// or a shape. An option that requires another option includes it.
+// `settings` settings. Each setting has an effect. No two are of the same
+// option, and at most one is a shape. A setting whose option requires another
+// option sets that, too.
 void ForQuantizeRows(size_t settings,
                      const std::function<void(const QuantizeRow&)>& fn);
 

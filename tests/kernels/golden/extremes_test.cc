@@ -1,6 +1,6 @@
 // The results of each format for zeros, the smallest and largest numbers, Inf
 // and NaN. Every expectation is derived by hand from kernels/plan/FORMATS.md,
-// not with the product or the oracle. The oracle is tested as well.
+// not with the tested code or the oracle. The oracle is tested as well.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,10 +71,12 @@ std::vector<Case> Nvfp4Cases() {
       // S = FLT_MAX. b * S / 6 = 8e-8 rounds to a scale of 0.
       {"2^-149", kNvfp4, kIgnore, {kLeast, -kLeast}, 1, 0x00, {0, 8},
        {0.0f, -0.0f}},
-      // 5.67e-3 is 3 * 2^-9, but the multiplier stops at FLT_MAX: 0.034.
+      // The scale 5.67e-3 rounds to 3 * 2^-9. The multiplier stops at FLT_MAX,
+      // so elements become 0.034.
       {"1e-40", kNvfp4, kIgnore, {1e-40f, -1e-40f}, 0x000116C2, 0x03, {0, 8},
        {0.0f, -0.0f}},
-      // 5.67 gives 5.5; 6.19, 3.09 and 1.55 under it give 6, 3 and 1.5.
+      // The scale 5.67 rounds to 5.5. Elements become 6.19, 3.09 and 1.55, and
+      // their codes 6, 3 and 1.5.
       {"1e-37", kNvfp4, kIgnore, {1e-37f, -1e-37f, 5e-38f, 2.5e-38f},
        0x02081CEA, 0x4B, {7, 15, 5, 3},
        {9.697829e-38f, -9.697829e-38f, 4.848915e-38f, 2.424457e-38f}},
@@ -112,7 +114,7 @@ std::vector<Case> TensorCases() {
   return {
       {"zeros", kTensors, kIgnore, {0.0f, -0.0f}, 0, 0x3F800000, {0, 0x80},
        {0.0f, -0.0f}},
-      // The scale is FLT_MAX, its inverse 2^-128. 1e-40 is 0.034 under it.
+      // The scale is FLT_MAX, its inverse 2^-128. It turns 1e-40 into 0.034.
       {"1e-40", kE4M3, kIgnore, {1e-40f, -1e-40f}, 0x000116C2, 0x00200000,
        {0x11, 0x91}, {9 * 0x1p-136f, -9 * 0x1p-136f}},
       {"1e-40", kE5M2, kIgnore, {1e-40f, -1e-40f}, 0x000116C2, 0x00200000,
@@ -151,21 +153,21 @@ std::vector<Case> MxCases() {
        {0.0f, -0.0f}},
       {"2^-149", kMxfp8, kIgnore, {kLeast, -kLeast}, {}, 0x00, {0, 0x80},
        {0.0f, -0.0f}},
-      // The smallest scale, 2^-127: 0.017 under it.
+      // The smallest scale is 2^-127, which turns 1e-40 into 0.017.
       {"1e-40", kMxE4M3, kIgnore, {1e-40f, -1e-40f}, {}, 0x00, {0x09, 0x89},
        {9 * 0x1p-136f, -9 * 0x1p-136f}},
       {"1e-40", kMxE5M2, kIgnore, {1e-40f, -1e-40f}, {}, 0x00, {0x24, 0xA4},
        {0x1p-133f, -0x1p-133f}},
       {"1e-40", kMxfp4, kIgnore, {1e-40f, -1e-40f}, {}, 0x00, {0, 8},
        {0.0f, -0.0f}},
-      // 2^120, 2^113, 2^125.
+      // The scales are 2^120, 2^113 and 2^125.
       {"3e38", kMxE4M3, kIgnore, {3e38f, -3e38f}, {}, 0xF7, {0x76, 0xF6},
        {0x1.Cp127f, -0x1.Cp127f}},
       {"3e38", kMxE5M2, kIgnore, {3e38f, -3e38f}, {}, 0xF0, {0x77, 0xF7},
        {0x1.Cp127f, -0x1.Cp127f}},
       {"2.5e38", kMxfp4, kIgnore, {2.5e38f, -2.5e38f}, {}, 0xFC, {7, 15},
        {0x1.8p127f, -0x1.8p127f}},
-      // Rounding to nearest would give 2^128, which fp32 cannot represent.
+      // Rounding to nearest gives 2^128, which fp32 cannot represent: Inf.
       {"FLT_MAX", kMxE4M3, kIgnore, {kFltMax, -kFltMax}, {}, 0xF7, {0x78, 0xF8},
        {kInf, -kInf}},
       {"3e38", kMxfp4, kIgnore, {3e38f, -3e38f}, {}, 0xFD, {6, 14},
@@ -196,7 +198,7 @@ std::vector<Case> BlockCases() {
        {0.0f, -0.0f}},
       {"2^-149", kBlocks, kIgnore, {kLeast, -kLeast}, {}, 0x00400000, {0, 0x80},
        {0.0f, -0.0f}},
-      // FLT_MAX, cut to 2^127.
+      // The scale FLT_MAX is cut to 2^127; its inverse is stored.
       {"1e-40", kBlockE4M3, kIgnore, {1e-40f, -1e-40f}, {}, 0x00400000,
        {0x09, 0x89}, {9 * 0x1p-136f, -9 * 0x1p-136f}},
       {"1e-40", kBlockE5M2, kIgnore, {1e-40f, -1e-40f}, {}, 0x00400000,

@@ -99,7 +99,7 @@ TEST_P(GoldenFormats, Gv5FourOverSix) {
   }
 }
 
-// The subsequence is odd, as for a columnwise copy. GV6 uses Philox offset 42.
+// GV6 has an odd subsequence, as a columnwise copy has, and Philox offset 42.
 // In a matrix with one column, that offset belongs to the 16 rows from row 42 *
 // 16 on.
 TEST_P(GoldenFormats, Gv6StochasticRounding) {

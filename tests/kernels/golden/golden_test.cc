@@ -113,7 +113,7 @@ TEST_P(GoldenVectors, Gv1RotatesOneVector) {
   EXPECT_THAT(as_column.column_rotated, ElementsAre(31.75f));
 }
 
-TEST_P(GoldenVectors, Gv2AndGv3bOrdinaryBlocks) {
+TEST_P(GoldenVectors, Gv2AndGv2bOrdinaryBlocks) {
   for (const char* name : {"GV2", "GV2b"}) {
     const auto& row = Golden()[name];
     CheckRow(name, row, std::nullopt);

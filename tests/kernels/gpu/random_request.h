@@ -1,5 +1,5 @@
-// Random requests: any method, profile, format, option, type and magnitude, in
-// legal combinations.
+// Random requests: any method, profile, format, option, type and magnitude,
+// mostly in legal combinations.
 #ifndef QUANTD_TESTS_KERNELS_GPU_RANDOM_REQUEST_H_
 #define QUANTD_TESTS_KERNELS_GPU_RANDOM_REQUEST_H_
 

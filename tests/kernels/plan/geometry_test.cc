@@ -37,7 +37,8 @@ TEST(GeometryTest, SwizzledIndexIsTheSumOfItsParts) {
   }
 }
 
-// The index of the scale of block b of line l, for 200 x 320 with dimension 0.
+// The index of the scale of block b of line l, for 200 x 320 without a
+// rotation.
 int64_t ScaleIndex(Format format, bool columnwise, Layout layout, bool compact,
                    int64_t l, int64_t b) {
   const CopyGeometry g = MakeCopyGeometry(*FindFormat(format), columnwise, 200,

@@ -102,7 +102,7 @@ TEST(AttackTest, TheLargestTensorsDoNotWrap) {
         r.quantize.dbias = true;
         r.quantize.form.row_scaled = f.format == Format::kNvfp4;
         if (grouped) {
-          // Nearly the most groups that K allows.
+          // Uses the most groups that K allows, up to 1000.
           const int64_t n =
               std::min<int64_t>(1000, most / std::max<int64_t>(1, shape[1]));
           std::vector<int64_t> splits(n, 0);

@@ -190,7 +190,6 @@ TEST(NumbersTest, WrongNumbersAndChoices) {
   }
 }
 
-// The source of each amax.
 TEST(NumbersTest, SourcesOfAmaxes) {
   using Kind = AmaxSource::Kind;
   const auto expect = [](const QuantizeOptions& o, bool columnwise, Kind kind,
@@ -278,7 +277,7 @@ TEST(NumbersTest, PositionsOfShards) {
     return Make(kQuantize, r).status();
   };
   EXPECT_THAT(check(0, 0, 64), IsOk());
-  EXPECT_THAT(check(kMost, 7, 0), IsOk());  // a column that is not a multiple
+  EXPECT_THAT(check(kMost, 7, 0), IsOk());  // not a multiple of 16
   EXPECT_THAT(check(0, kMost - 64, kMost), IsOk());
   ExpectRefused(check(-1, 0, 0), "shard.row_offset", "0 to 281474976710656",
                 "-1");

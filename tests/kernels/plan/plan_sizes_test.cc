@@ -55,7 +55,7 @@ TEST(SizesTest, RotatedColumnsArePaddedToTheDimension) {
             "columnwise_scale e4m3 " + scale, "columnwise_amax f32 1"},
            rotate(dimension)});
   };
-  nvfp4(16, "128x72", "128x12");    // 144 of 130 tokens, 9 blocks
+  nvfp4(16, "128x72", "128x12");    // 130 rows padded to 144, 9 blocks
   nvfp4(32, "128x80", "128x12");    // 160, 10 blocks
   nvfp4(64, "128x96", "128x12");    // 192, 12 blocks
   nvfp4(128, "128x128", "128x16");  // 256, 16 blocks

@@ -58,7 +58,7 @@ const std::vector<Illegal>& IllegalRequests() {
        [](PlanRequest& r) {
          r.tensor = Tensor({kHuge, kHuge, 0}, 2);
        }},
-      {"2^48 elements and more", kAll, "tensor.shape", "16777216",
+      {"more than 2^48 elements", kAll, "tensor.shape", "16777216",
        [](PlanRequest& r) {
          r.tensor = Tensor({(int64_t{1} << 24) + 1, int64_t{1} << 24});
        }},

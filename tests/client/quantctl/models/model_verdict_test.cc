@@ -75,7 +75,8 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   WriteModel(Fresh("m"), {{"_class_name", "FluxTransformer2DModel"}},
              {{Bf16("transformer_blocks.0.attn.to_q.weight", {64, 64})}});
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
-  // Layers with other names, draft heads, and models without a class.
+  // No engine is named for layers with unusual names, draft heads, or models
+  // without a class.
   for (const char* name : {"model.layers.0.mamba.in_proj.weight",
                            "model.layers.0.residual_mlp.w1.weight", "fc.weight",
                            "module.model.layers.0.mlp.up_proj.weight",
@@ -110,7 +111,8 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4"), Named{"vllm serve"});
   EXPECT_EQ(next(ct, "fp8_dynamic"), both);
-  // Other classes have latent attention in another way.
+  // Latent attention was run with the class DeepseekV3, but not with
+  // DeepseekV2.
   shards.back().push_back(
       Bf16("model.layers.1.self_attn.kv_b_proj.weight", {128, 128}));
   WriteModel(Fresh("m"), config, shards);
@@ -118,12 +120,12 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   config["architectures"] = {"DeepseekV2ForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was tested"});
-  // So have types that nobody looked at.
+  // No engine is named for a model_type that was not run.
   config = LlamaConfig();
   config["model_type"] = "mimo";
   WriteModel(Fresh("m"), config, LlamaShards());
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
-  // So have an MTP head, and Cohere's layers with one norm.
+  // Nor is one for an MTP head, or for Cohere's layers with one norm.
   auto further = LlamaShards();
   further.back().push_back(
       Bf16("model.mtp_block.0.self_attn.q_proj.weight", {128, 128}));
@@ -240,7 +242,7 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   EXPECT_EQ(Run({"compare", At("made"), At("other")}).code, 8);
   EXPECT_EQ(
       Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
-  // Added tensors count, and the description is not looked at.
+  // Added tensors count. compare does not look at config.json.
   EXPECT_THAT(good.out, HasSubstr("config.json was not checked"));
   auto more = shards;
   more.back().push_back(Bf16("model.layers.1.mlp.up_proj.bias", {256}));
@@ -331,7 +333,7 @@ TEST_F(ModelVerdict, LintSaysThatAModelIsNotQuantized) {
   EXPECT_EQ(json["findings"][0]["rule"], "no-quantized-weight");
   EXPECT_EQ(json["next"][0], "no-quantized-weight: quantctl lint " +
                                  At("made") + " --original " + At("m"));
-  // repair, decoding and report accept plain models without a finding.
+  // repair accepts a plain model without a finding.
   const Outcome repaired = Run({"repair", At("m"), Fresh("mended")});
   EXPECT_EQ(repaired.code, 0) << repaired.out;
 }

@@ -64,8 +64,8 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     }
     plan.experts_apart = true;
     plan.notes.push_back(fmt::format(
-        "experts stay single weights, like {}, which the engines read that "
-        "ran the quantized model; the class of transformers for {} reads only "
+        "experts stay single weights, like {}, as engines that ran the "
+        "quantized model read them; transformers' class for {} reads only "
         "stacks, so its from_pretrained would make random experts",
         w.name, model.model_type()));
     break;

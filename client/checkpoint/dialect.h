@@ -48,7 +48,7 @@ std::string WeightFormatNames();
 enum class PartSource : uint8_t {
   kNothing,
   kCodes,
-  kScales,      // scales of blocks, rows or the tensor: linear, unpadded
+  kScales,      // scales of blocks, rows or the tensor
   kGlobal,      // NVFP4's global scale
   kInputScale,  // scale of the activations, if they were measured
   kLabel,       // kComfyLabel, which marks a layer for ComfyUI

@@ -332,10 +332,10 @@ absl::Status Model::CheckIndex() {
   for (const auto& [name, said] : index_) {
     const ModelTensor* tensor = Find(name);
     if (tensor == nullptr) {
-      return Bad(path,
-                 fmt::format("tensor \"{}\" is not in {}, although the index "
-                             "says so; the two may be from different downloads",
-                             name.substr(0, 200), said));
+      return Bad(
+          path, fmt::format("tensor \"{}\" is not in {}, where the index lists "
+                            "it; the two may be from different downloads",
+                            name.substr(0, 200), said));
     }
     if (shards_[tensor->shard].name != said) {
       return Bad(path, fmt::format("tensor \"{}\" is in {} and not in {}",

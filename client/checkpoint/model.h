@@ -51,7 +51,7 @@ class Model {
  public:
   // Opens a directory or a .safetensors file. `only` names the shards to use;
   // empty means all. With `only`, the other shards may be missing, and others()
-  // is empty unless the first shard is among them. NOT_FOUND and
+  // is empty unless `only` names the first shard. NOT_FOUND and
   // PERMISSION_DENIED name the path. INVALID_ARGUMENT for an invalid model,
   // such as an index that names missing shards, two shards with tensors of the
   // same name, an invalid config.json, or a name that leads out of the

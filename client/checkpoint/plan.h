@@ -132,7 +132,7 @@ struct ConversionPlan {
   // cache_scales, or copied tensors of the output, scale keys and values.
   bool scales_caches = false;
   std::vector<OutputShard> shards;  // the model's shards that are not empty
-  std::vector<LeftOut> left_out;    // matrices that are copied
+  std::vector<LeftOut> left_out;    // matrices that are not quantized
   std::vector<std::string> notes;
   bool torn = false;  // some fused weights differ in format
   // Decoded experts are single weights, but the class loads stacks only.

@@ -244,8 +244,8 @@ class Planner {
     } else {
       Leave(tensor, kOthers,
             fmt::format(
-                "it has {} dimensions, and only matrices named *.weight are "
-                "quantized, except those of torch's MultiheadAttention",
+                "it has {} dimensions, but only matrices named *.weight are "
+                "quantized, and none of torch's MultiheadAttention",
                 shape.size()));
     }
   }
@@ -287,8 +287,8 @@ class Planner {
     NoteLeft(kUnclear, 0, &plan_);
     NoteLeft(kTorn, 0, &plan_);
     NoteLeft(kFactored, /*least=*/5, &plan_);
-    // Users do not expect convolutions to be quantized, so few of them need no
-    // note.
+    // Users do not expect convolutions to be quantized, so a small share of
+    // them needs no note.
     NoteLeft(kOthers, /*least=*/5, &plan_);
     NoteIncluded(&plan_);
     if (!selector_.architecture().known()) {
@@ -359,7 +359,7 @@ class Planner {
   // left_out.
   std::map<const ModelTensor*, LeftOut> carried_;
   std::set<std::string> said_;
-  std::set<std::string> modules_;  // that a pattern may match, if there is one
+  std::set<std::string> modules_;  // names for patterns; empty without patterns
   std::vector<Weight> weights_;
   // Quantized weights of the source, by their codes, and all tensors that they
   // consist of.

@@ -53,7 +53,7 @@ std::vector<Weight> Take(std::vector<Weight>* weights, const Taken& taken) {
   return out;
 }
 
-// Whether engines take the linear layer for queries, keys and values in one.
+// Whether the layer computes queries, keys and values together.
 bool IsFusedAttention(std::string_view leaf) {
   constexpr std::string_view kNames[] = {
       "qkv_proj", "query_key_value", "c_attn",  "Wqkv", "wqkv", "W_pack",
@@ -99,7 +99,7 @@ std::vector<Weight> TakeUneven(const Model& model,
         leaf == "input_linear") {
       part = w.rows / 2;
     } else if (IsFusedAttention(leaf)) {
-      // If unknown, queries have as many rows as the model is wide.
+      // If the rows of keys are unknown, queries are taken to have K rows.
       int64_t keys = FactsOf(model.config()).key_rows;
       if (keys == 0) keys = (w.rows - w.cols) / 2;
       part = std::gcd(keys, w.rows - 2 * keys);
@@ -242,7 +242,7 @@ absl::Status Selector::CheckNamed(const std::set<std::string>& modules) const {
   if (left.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "{} {}: it matches none of the {} modules of the model, like {}; a "
-      "pattern matches a whole name, so that * is needed for what is before it",
+      "pattern must match a whole name, so begin it with * if text precedes it",
       left.front().first, left.front().second->text(), modules.size(),
       modules.empty() ? "none" : *modules.begin()));
 }
@@ -306,10 +306,10 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
   if (IsSplitByEngines(SplitModule(module).leaf) &&
       FindFormat(layout->codes)->element == DType::kE2M1x2) {
     return leave(
-        "of latent attention (MLA) that engines read as numbers",
-        fmt::format("engines split it in two while they load, and some take "
-                    "codes of 4 bits for numbers; --rule '{}=fp8_dynamic' "
-                    "gives it 8",
+        "weights of latent attention (MLA) that engines read as numbers",
+        fmt::format("engines split it in two while they load it, and some "
+                    "read 4-bit codes as numbers; --rule '{}=fp8_dynamic' "
+                    "gives it 8 bits",
                     module));
   }
   if (layout->dialect == Dialect::kCompressedTensors &&

@@ -75,11 +75,11 @@ class Selector {
 inline constexpr char kTorn[] =
     "weights that engines fuse with unquantized ones";
 
-// Moves weights that engines cannot run out of `weights`, and returns their
-// tensors and why they are left out. Members of a fused layer must all be
-// quantized or none; matrices in `left` that the user chose are no reason.
-// With FP8 blocks, members must begin at a multiple of 128 rows, and K must be
-// a multiple of 128.
+// Takes those weights out of `weights` that engines cannot run, and returns
+// their tensors and why they are left out. Members of a fused layer must all be
+// quantized or none, except that matrices in `left` that the user left out do
+// not count. With FP8 blocks, members must begin at a multiple of 128 rows, and
+// K must be a multiple of 128.
 std::vector<std::pair<const ModelTensor*, LeftOut>> TakeUnfit(
     const Model& model, const Architecture& architecture,
     const std::vector<LeftOut>& left, std::vector<Weight>* weights);

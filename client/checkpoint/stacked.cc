@@ -23,8 +23,8 @@ struct StackRow {
   // projections, whose rows follow each other
   std::vector<std::string_view> parts;
   bool back = false;  // N, and not K, is the hidden size
-  // kExperts: a word in the name of the parent. Otherwise the parent's last
-  // name.
+  // The last name of the parent. kExperts stands for any parent with this word
+  // in its name.
   std::string_view under = kExperts;
 };
 const std::vector<StackRow>& Stacks() {
@@ -52,7 +52,7 @@ const std::vector<StackRow>& Stacks() {
 constexpr std::string_view kInputFirst[] = {
     "llama4", "llama4_text", "gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
-// Types for which transformers 5 makes no stacks of single experts.
+// Types for which transformers 5 does not join single experts to stacks.
 constexpr std::string_view kStacksAlone[] = {
     "llama4",           "llama4_text",       "gpt_oss",
     "qwen3_vl_moe",     "qwen3_vl_moe_text", "granitemoe",

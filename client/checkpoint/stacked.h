@@ -21,7 +21,7 @@ bool IsStacked(const ModelTensor& tensor);
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf);
 
 // Whether transformers stores the experts of that model type as stacks, and
-// does not make stacks of single experts when it loads a model.
+// does not join single experts to stacks when it loads a model.
 bool LoadsStacksAlone(std::string_view model_type);
 
 // Joins single experts to the stacks in which models of that type store them,

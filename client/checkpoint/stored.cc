@@ -240,7 +240,7 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
   StoredModel out;
   const Dialect configured = ConfiguredDialect(model.config());
   const PartGroups groups = GroupsOf(model);
-  std::map<std::string, const ModelTensor*> seen;  // modules, by their codes
+  std::map<std::string, const ModelTensor*> seen;  // codes of each module
   std::set<std::string> known;                     // modules with a layout
   const bool labelled = HasComfyLabels(model);
   for (const ModelTensor& tensor : model.tensors()) {
@@ -347,9 +347,9 @@ absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
       });
   if (const auto said = RotationOf(model.config()); !said.empty()) {
     return absl::InvalidArgumentError(fmt::format(
-        "{}: {}: its weights are rotated, and an engine that reads this "
-        "rotates their inputs, which no other format here says; take the model "
-        "that it was made of, or serve this one as it is",
+        "{}: {}: its weights are rotated, and engines that read this rotate "
+        "their inputs, which the output could not declare; take the original "
+        "model, or serve this one as it is",
         model.path(), said));
   }
   for (const SaidQuantization& said : QuantizationsIn(model.config())) {

@@ -73,13 +73,14 @@ bool HasComfyLabels(const Model& model);
 // quantized and plain. The model must outlive the result.
 absl::StatusOr<StoredModel> FindStored(const Model& model);
 
-// The names of the rotations in a configuration whose weights are rotated, so
-// that engines must rotate the activations too; "": none.
+// Describes the rotations of weights that a configuration declares, which
+// engines must apply to the activations, too; "": none.
 std::string RotationOf(const Json& config);
 
-// INVALID_ARGUMENT if the model has weights of unknown formats that no pattern
-// of `ignore` matches. Those that match can be copied unchanged. `ignore` is
-// nullptr if copying is not possible.
+// INVALID_ARGUMENT if the model has rotated weights, FP8 blocks that are not
+// 128 x 128, or weights of unknown formats that no pattern of `ignore` matches.
+// Those that match can be copied unchanged. `ignore` is nullptr if copying is
+// not possible.
 absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
                            const std::vector<Pattern>* ignore);
 

@@ -234,8 +234,8 @@ absl::Status TakeCaches(const Model& model, const Architecture& architecture,
   }
   if (!missing.empty()) {
     plan->notes.push_back(
-        fmt::format("no scales of caches, for --input-amax has none, and "
-                    "engines take 1: {}",
+        fmt::format("no scales of caches, because --input-amax has no largest "
+                    "keys and values, so engines use 1: {}",
                     fmt::join(missing, ", ")));
   }
   return absl::OkStatus();

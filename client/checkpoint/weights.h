@@ -15,7 +15,7 @@
 
 namespace quantd::checkpoint {
 
-// The weight that reads a quantized weight, which must not be a stack.
+// A Weight whose source is this quantized weight, which must not be a stack.
 Weight WeightOf(const StoredWeight& stored);
 
 // The weights in a tensor, without layout and outputs: one for a matrix named

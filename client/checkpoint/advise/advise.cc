@@ -24,7 +24,7 @@ struct Unit {
   const char* name;
   double bytes;
 };
-// The units of quantd's settings: K is 1024, with or without B or iB.
+// The units of quantd's settings: K, KB and KiB all mean 1024 bytes.
 constexpr Unit kUnits[] = {{"B", 1},        {"K", 0x1p10}, {"KB", 0x1p10},
                            {"KiB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20},
                            {"MiB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30},
@@ -42,7 +42,7 @@ uint64_t BytesOf(const FusedWeights& group) {
   return bytes;
 }
 
-// The error of the group in that format relative to its values, times its size.
+// The relative error of the group in that format, times the group's size.
 // Decibels would favour bf16 for small weights over 8 bits for large ones.
 double ErrorOf(const AdvisedGroup& group, const Candidate& c) {
   return static_cast<double>(group.candidates.back().bytes) *
@@ -263,8 +263,8 @@ std::string PatternOf(const std::string& module) {
 
 absl::StatusOr<Target> ParseTarget(const std::string& text) {
   const absl::Status bad = absl::InvalidArgumentError(fmt::format(
-      "--target {}: expected the least decibels of each weight, like 25dB, or "
-      "the most bytes of the model, like 4.5GiB or 800MB",
+      "--target {}: expected the lowest SQNR of each weight, like 25dB, or the "
+      "largest size of the model, like 4.5GiB or 800MB",
       text));
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);

@@ -17,11 +17,11 @@
 
 namespace quantd::checkpoint {
 
-// The least SQNR of each weight.
+// The lowest SQNR that a weight may have.
 struct LeastDb {
   double db = 0;
 };
-// The most bytes of all tensors together.
+// The largest size of all tensors together.
 struct MostBytes {
   uint64_t bytes = 0;
 };

@@ -45,7 +45,7 @@ constexpr std::string_view kStarts[] = {"lora_A",
                                         "fourierft_spectrum",
                                         "oft_R",
                                         "modules_to_save"};
-// Names in adapters that cannot be merged into weights.
+// Words in the names of adapters that cannot be merged into weights.
 constexpr std::string_view kBeside[] = {"ip_adapter", "to_k_ip", "to_v_ip",
                                         "lllite_"};
 // Further adapter names. "lora" alone is too short: RWKV's own layers have it
@@ -94,10 +94,10 @@ absl::Status RefuseAdapter(const Model& model,
   }
   if (first->name().find(".parametrizations.") != std::string::npos) {
     return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is of an adapter that the model's own code computes into its "
-        "weights: choose the task by that code, fold each weight by "
+        "{}: {} belongs to an adapter that the model's own code applies to its "
+        "weights: select the task with that code, fold each weight with "
         "torch.nn.utils.parametrize.remove_parametrizations(module, "
-        "\"weight\"), save the model and take what comes out",
+        "\"weight\"), save the model and convert the result",
         model.path(), first->name()));
   }
   const bool inside =

@@ -151,7 +151,7 @@ std::vector<std::string> HeadNames(const Json& config) {
       if (place == &config) return names;
     }
   }
-  // The head may also be that of the whole model.
+  // The whole model may have the head, under this name.
   names.emplace_back("lm_head");
   return names;
 }

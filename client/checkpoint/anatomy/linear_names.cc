@@ -50,7 +50,7 @@ constexpr std::string_view kDiffusionPrefixes =
 struct SplitWeight {
   std::string_view type;
   std::string_view end;     // of the module's name
-  std::string_view holder;  // replaces the module above
+  std::string_view holder;  // replaces `end`, before each of `leaves`
   std::string_view leaves;
 };
 constexpr SplitWeight kSplit[] = {

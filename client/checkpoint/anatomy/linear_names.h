@@ -25,14 +25,14 @@ bool IsLinearName(std::string_view leaf);
 // name and by the names of the modules around it.
 bool IsLanguageLinear(const NameParts& parts);
 
-// Whether engines split the weight of the linear layer with this last name
-// while they load it, and may then read 4-bit codes as numbers: latent
-// attention's.
+// Whether engines split the weight of a linear layer with this last name while
+// they load it, and may then read 4-bit codes as numbers. True for kv_b_proj of
+// latent attention.
 bool IsSplitByEngines(std::string_view leaf);
 
 // The modules into which transformers 5 splits this module while it loads a
-// model of that type; empty if it does not. A scale of the whole weight has no
-// place in them.
+// model of that type; empty if it does not. A scale of the whole weight belongs
+// to none of them.
 std::vector<std::string> SplitParts(std::string_view model_type,
                                     std::string_view module);
 

@@ -44,8 +44,8 @@ constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
 constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
                                        "x_proj", "dt_proj"};
 
-// Names of the list of layers of a language model that has towers and no module
-// name of its own.
+// Names of the list of layers of a language model that has towers beside it and
+// no module of its own, such as "language_model", around it.
 constexpr std::string_view kLayerLists[] = {"layers",
                                             "model.layers",
                                             "h",
@@ -60,8 +60,8 @@ constexpr std::string_view kLayerLists[] = {"layers",
                                             "transformer.encoder.layers",
                                             "backbone.layers"};
 
-// Modules around the layers of a language model, for models that may be audio
-// models.
+// Modules around the layers of a language model. They distinguish it from an
+// audio model whose class has a name with the same ending.
 constexpr std::string_view kContainers[] = {
     "model", "transformer", "backbone", "layers",
     "layer", "blocks",      "block",    "h"};
@@ -317,7 +317,7 @@ Roles Roles::Of(const Model& model) {
   bool listed = false;
   for (const ModelTensor& t : model.tensors()) {
     const NameParts parts = PartsOfName(t.name(), '.');
-    // Mamba-2 has no such layer.
+    // Mamba-2 has no x_proj.
     const ModuleName name = SplitModule(ModuleOf(t.name()));
     if (name.leaf.starts_with("x_proj")) r.mamba_.emplace(name.parent);
     if (unnamed && AnyPart(parts, [](std::string_view p) {
@@ -374,7 +374,7 @@ Role Roles::RoleOf(std::string_view module) const {
   if (class_.kind == ModelKind::kDiffusion) return RoleInDiffusion(parts);
   if (AnyPart(parts, IsOfTower) || IsNestedTower(parts)) return Role::kVision;
   Role named = NamedRole(parts);
-  // Engines build these without quantization.
+  // Engines do not quantize the layers of Mamba-1.
   if (named == Role::kLinear &&
       mamba_.find(SplitModule(module).parent) != mamba_.end()) {
     named = Role::kGate;

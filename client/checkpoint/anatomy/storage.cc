@@ -117,8 +117,8 @@ bool IsBuffer(const std::string& name, size_t rank) {
                      [&](std::string_view word) { return Holds(leaf, word); });
 }
 
-// The name before an ending of `end` characters and the "." or "_" before it,
-// or "._" in files of torchao.
+// The name without its last `end` characters and the "." or "_" before them,
+// which is "._" in files of torchao.
 std::string BeforeEnd(const std::string& name, size_t end) {
   std::string before = name.substr(0, name.size() - end - 1);
   if (before.ends_with('.')) before.pop_back();

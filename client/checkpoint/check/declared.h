@@ -66,10 +66,10 @@ class Declared {
   const ModuleList& ignored() const { return ignored_; }
   // Modules that hf_quant_config.json excludes.
   const ModuleList& excluded() const { return excluded_; }
-  // The algorithm of the module, such as "NVFP4", or else of all weights. Reads
-  // the file that engines read first; "" if it names no algorithm.
+  // The algorithm of the module or of all weights, such as "NVFP4", according
+  // to hf_quant_config.json or else to config.json; "" if neither names one.
   std::string AlgorithmOf(std::string_view module) const;
-  // Whether engines require an input scale of the weight in the file.
+  // Whether engines require that the file has an input scale for the weight.
   bool NeedsInputScale(const StoredWeight& weight) const;
   // Whether the KV cache is declared as quantized with scales from the file.
   bool HasCacheScales() const;

@@ -258,7 +258,7 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
   }
   if (codes == nullptr || codes->stored.shape.size() != 2) {
     return absl::InvalidArgumentError(
-        "it has no matrix of codes that is known");
+        "it has no matrix of codes with a known name");
   }
   if (codes->stored.dtype != "F8_E4M3" && !IsByte(codes->stored.dtype)) {
     return absl::InvalidArgumentError(fmt::format(

@@ -35,9 +35,9 @@ struct Guess {
 // ModelOpt, or vice versa.
 bool IsOfAnother(const StoredWeight& weight, Dialect configured);
 
-// The dialect that config.json names, unless the model has tensors that only
-// another dialect has. If config.json names none: ComfyUI, if the model has
-// tensors that only ComfyUI has.
+// The dialect that config.json names, unless all weights are stacks of gpt-oss.
+// If config.json names none: ComfyUI, if the model has its labels or, without a
+// config.json, swizzled scales.
 Dialect LikelyDialect(const Model& model, const StoredModel& stored);
 
 // The lint rule that the order of the scales violates, or `otherwise` if the

@@ -55,9 +55,9 @@ std::vector<std::string> LinesOf(const Calibration& calibration) {
   std::vector<std::string> lines;
   const auto add = [&](const Calibrated& scales, std::string_view what) {
     if (scales.count == 0) return;
-    lines.push_back(
-        fmt::format("{} scales of {}, for magnitudes up to {:.4g} to {:.4g}",
-                    scales.count, what, scales.least, scales.most));
+    lines.push_back(fmt::format(
+        "{} scales of {}, for largest magnitudes of {:.4g} to {:.4g}",
+        scales.count, what, scales.least, scales.most));
   };
   add(calibration.inputs, "inputs");
   add(calibration.caches, "keys and values");
@@ -88,7 +88,7 @@ absl::StatusOr<bool> AreReciprocals(const Model& model,
 
 namespace {
 
-// Whether at least half of the global scales are as `is(rule, scale)` says.
+// Whether `is(rule, scale)` is true for at least half of the global scales.
 template <typename Is>
 absl::StatusOr<bool> AreGlobals(const Model& model, const StoredModel& stored,
                                 Is is) {

@@ -46,8 +46,8 @@ absl::StatusOr<bool> AreReciprocals(const Model& model,
 // Whether at least half of the global scales are really amaxes: they are
 // plausible as amaxes, but as multipliers and as divisors they would imply
 // weights that are too large. Only numbers below 1 count, because 1 may be a
-// placeholder and a larger number may be 6 / amax. Numbers that no 16-bit
-// weight has do not count if they imply an amax that one may have.
+// placeholder and a larger number may be 6 / amax. A number that is not of 16
+// bits does not count if it is a scale for an amax of 16 bits.
 absl::StatusOr<bool> AreAmaxes(const Model& model, const StoredModel& stored);
 
 // Whether at least half of the global scales imply a larger amax than weights

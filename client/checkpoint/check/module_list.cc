@@ -36,7 +36,7 @@ bool EndsWith(std::string_view module, std::string_view end) {
          module[module.size() - end.size() - 1] == '.';
 }
 
-// "0.mlp.gate" for "model.layers.0.mlp.gate"; "" without a name before
+// "0.mlp.gate" for "model.layers.0.mlp.gate"; "" if the name does not contain
 // ".layers.".
 std::string_view Layer(std::string_view name) {
   constexpr std::string_view kLayers = ".layers.";

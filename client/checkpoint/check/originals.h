@@ -21,7 +21,7 @@ namespace quantd::checkpoint {
 struct OriginalWeight {
   const StoredWeight* stored = nullptr;  // set if the original is quantized
   int64_t expert = 0;
-  // the weight as a conversion reads it; empty for a quantized stack
+  // The weight as a conversion reads it; empty for a quantized stack.
   Weight plain;
   int64_t rows = 0;
   int64_t cols = 0;

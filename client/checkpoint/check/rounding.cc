@@ -24,8 +24,8 @@ constexpr uint64_t kLargeBlock = 128;
 // A block is one-sided if this many times as many numbers are outside one end
 // of their cells as outside the other.
 constexpr uint64_t kOneSided = 8;
-// The most one-sided blocks among small blocks with three or more numbers
-// outside. By chance one in four is.
+// The largest share of one-sided blocks among those with three or more numbers
+// outside. By chance one in four is one-sided.
 constexpr double kMostOneSided = 0.6;
 constexpr uint64_t kManyBlocks = 20;
 // Bounds for the whole weight. kMostNoise is relative to the noise of numbers
@@ -34,7 +34,7 @@ constexpr uint64_t kManyBlocks = 20;
 // bound the mean ratio of decoded to original numbers, in which small numbers,
 // many of them zeros in four bits, count as much as large ones.
 constexpr double kMostFactor = 1.025;
-// fewest distinct codes for a judgement of the factor
+// The fewest distinct codes with which the factor is judged.
 constexpr size_t kSpread = 6;
 constexpr double kLeastFactorFp8 = 0.975;
 constexpr double kLeastFactorFp4 = 0.94;

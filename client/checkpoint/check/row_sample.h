@@ -16,7 +16,7 @@ class RowSample {
  public:
   // Models with at most this many bytes are read in full, which takes seconds.
   static constexpr double kMostNumbers = 1 << 30;
-  // The least rows that are read of each weight.
+  // The fewest rows that are read of each weight.
   static constexpr int64_t kLeastRows = 16;
 
   explicit RowSample(const Model& model) {

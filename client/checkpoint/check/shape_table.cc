@@ -50,7 +50,7 @@ constexpr MoreParts kMoreParts[] = {
 };
 constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
                                         "gpt_oss"};
-// Types whose norms differ from Llama's.
+// Types whose q_norm and k_norm do not have the size head_dim.
 constexpr std::string_view kOtherNorms[] = {"olmo2", "cohere"};
 
 using Number = std::optional<int64_t>;

@@ -38,7 +38,7 @@ class ShapeTable {
 
  private:
   bool known_ = false;
-  bool own_attention_ = false;  // attention differs from Llama's
+  bool own_attention_ = false;  // q_norm and k_norm do not have size head_dim
   std::optional<int64_t> hidden_;
   std::optional<int64_t> wide_;    // rows of gate and up
   std::optional<int64_t> expert_;  // intermediate size of an expert

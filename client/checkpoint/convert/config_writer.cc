@@ -29,7 +29,7 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
           {"group_size", nullptr}};
 }
 
-// Whether the output has KV cache scales, or the model has some whose names end
+// Whether the conversion adds KV cache scales, or copies some whose names end
 // with `ending`.
 bool HasCacheScales(const ConversionPlan& plan, std::string_view ending) {
   if (plan.scales_caches) return true;
@@ -147,7 +147,7 @@ Json ModelOptQuantization(const Model& model, const ConversionPlan& plan) {
     if (a.group_size > 0) out["group_size"] = a.group_size;
   }
   // Globs match under every prefix. The keys of quantized_layers cannot be
-  // globs, because engines look up the file's names and map their prefixes.
+  // globs: engines look up whole names, whose prefixes they map themselves.
   out["exclude_modules"] =
       IgnoredExpressions(model, plan, /*embeddings=*/true, NameStyle::kGlobs);
   return out;
@@ -175,8 +175,8 @@ Json ModelOptConfig(const Model& model, const ConversionPlan& plan) {
   for (const char* key : {"quant_algo", "group_size", "quantized_layers"}) {
     if (quantization.contains(key)) out[key] = quantization[key];
   }
-  // Engines that read this file look here, and for quant_algo's neighbour in
-  // hf_quant_config.json.
+  // Engines that read config.json look here; those that read
+  // hf_quant_config.json look for its kv_cache_quant_algo.
   if (!quantization["kv_cache_quant_algo"].is_null()) {
     out["kv_cache_scheme"] = {
         {"dynamic", false}, {"num_bits", 8}, {"type", "float"}};

@@ -43,9 +43,9 @@ struct Conversion {
   Service* service = nullptr;  // may be nullptr if no weight is quantized
   Pace pace = {};
   bool statistics = false;
-  // `progress` receives the number of input bytes just finished, also of those
-  // that an earlier process converted. `done` receives each finished group. One
-  // thread at a time calls either of them.
+  // `progress` receives the number of input bytes just finished, including
+  // those that an earlier process converted. `done` receives each finished
+  // group. One thread at a time calls either of them.
   std::function<void(size_t bytes)> progress = {};
   std::function<void(const GroupDone&)> done = {};
 };

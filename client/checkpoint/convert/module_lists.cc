@@ -119,14 +119,14 @@ class Modules {
     }
     const bool all = !experts.empty() && above_.count(experts) == 0;
     const std::string name = all ? experts + std::string(kAllBelow) : module;
-    // Own names distinguish the modules if some of the role are quantized.
+    // If other modules of the role are quantized, engines may give them these
+    // names.
     if (taken_.count(role) == 0) AddRenamed(name, role);
     Add(name);
   }
 
-  // Collects the names that engines give to the module in place of its own.
-  // Their lists often keep the old name, since they rename in code that sees
-  // only tensors.
+  // Collects the names that engines give to the module. They often rename only
+  // tensors, not the names in the lists that they read.
   void AddRenamed(const std::string& module, Role role) {
     const auto [parent, leaf] = SplitModule(module);
     const bool first = renamed_roles_.insert(role).second;
@@ -134,7 +134,7 @@ class Modules {
       for (const std::string_view tower : kTowers) AddTree(tower);
     } else if (role == Role::kRouter &&
                model_.Find(module + ".weight_1") != nullptr) {
-      // Engines make a router for text and one for images of the two matrices.
+      // Engines make two routers of the two matrices: for text and for images.
       for (const char* words : {"text", "vision"}) {
         renamed_.push_back(fmt::format("{}.{}_experts_gate", parent, words));
       }
@@ -147,8 +147,8 @@ class Modules {
     }
   }
 
-  // Collects the name of a module of an MTP head as one in a layer after the
-  // last. LongCat counts each layer twice.
+  // Collects the name that a module of an MTP head has where the head is a
+  // layer after the last. LongCat counts each layer twice.
   void AddLayer(const std::string& module) {
     const NameParts parts = PartsOfName(module, '.');
     const auto number = std::find_if(parts.begin(), parts.end(), IsIndex);

@@ -20,7 +20,7 @@ namespace {
 using Parts = std::vector<std::string_view>;
 
 // A module into which vLLM or SGLang pack siblings, and these siblings. The
-// first of them is always there.
+// first of them must be present.
 struct FusedName {
   std::string_view name;
   std::vector<std::string_view> members;
@@ -64,7 +64,7 @@ const std::vector<FusedName>& FusedTable() {
 }
 
 // Names of modules around a language model. They differ between libraries, so
-// no expression may consist of them.
+// no expression may consist of one of them alone.
 constexpr std::string_view kRoots[] = {
     "model", "language_model", "text_model", "thinker", "transformer",
     "llm",   "base_model",     "module",     "backbone"};
@@ -253,8 +253,8 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
       stem += (stem.empty() ? "" : std::string(kDot)) + tail.substr(0, dot);
       leaf = tail.substr(dot + kDot.size());
     }
-    // These share no expression: cores of more words with everything below, and
-    // cores that may begin inside a word.
+    // These share no expression: cores of several words that match everything
+    // below, and cores of one word that may begin inside a word.
     if (stem.empty() ? !below && !bounded : below) {
       if (!leaf.empty()) stem += (stem.empty() ? "" : std::string(kDot)) + leaf;
       leaf.clear();

@@ -251,7 +251,7 @@ absl::Status OutputDirectory::OpenShard(const OutputShard& planned,
     places_[t.name] = {shards_.size() - 1, head->size() + t.offset, t.size};
     end = std::max(end, head->size() + t.offset + t.size);
   }
-  // Ignores other errors: the file system does not support fallocate.
+  // Other errors are ignored: the file system may not support fallocate.
   if (fallocate(shard.fd, 0, 0, static_cast<off_t>(end)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     const absl::Status full = Failure("write", draft);

@@ -23,10 +23,10 @@ namespace quantd::checkpoint {
 
 // Checks that `in` may be converted into `out`: a directory that does not
 // exist, is empty, or holds an interrupted conversion, and that is not the
-// input directory or inside it. If the model is a single file, `out` may be
-// another .safetensors file. Returns ALREADY_EXISTS if other files are in
-// the way, which the user could remove, and INVALID_ARGUMENT if `out` is the
-// wrong place. Writes nothing.
+// input directory, inside it or around it. If the model is a single file, `out`
+// may be another .safetensors file. Returns ALREADY_EXISTS if other files,
+// which the user could remove, are in the way, and INVALID_ARGUMENT if `out` is
+// the wrong place. Writes nothing.
 absl::Status CheckOutput(const Model& in, const std::string& out);
 
 // Write and Read may be called by several threads at once.

@@ -8,10 +8,10 @@
 namespace quantd::checkpoint {
 
 uint64_t Pace::memory() const {
-  // A call holds a piece of input and its output twice, as received and as
-  // kept. Output is at most half as large as input, for fp8 from bf16. Heap
-  // fragmentation adds another piece. A device in this process holds as much
-  // again.
+  // A call holds a piece of input, and its output in two copies: as received
+  // and as kept. Output is at most half as large as input, for fp8 from bf16.
+  // Heap fragmentation adds another piece. A device in this process holds as
+  // much again.
   const uint64_t pieces = in_process ? 6 : 3;
   return static_cast<uint64_t>(at_once) * piece_bytes * pieces +
          (uint64_t{64} << 20);

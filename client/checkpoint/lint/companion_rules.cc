@@ -28,9 +28,9 @@ constexpr std::string_view kTokenizers[] = {
 // The largest tokenizer.json known has about 35 MB.
 constexpr size_t kMaxTokenizerBytes = size_t{128} << 20;
 
-// The largest id in a tokenizer.json of a token that text can become, -1 if
-// none. "model.vocab" maps each token to its id, or lists the tokens in order
-// of their ids. "added_tokens" lists objects. Special tokens do not count: some
+// The largest id of an ordinary token in a tokenizer.json, -1 if none.
+// "model.vocab" maps each token to its id, or lists the tokens in order of
+// their ids. "added_tokens" lists objects. Special tokens do not count: some
 // models have special tokens beyond their embeddings, for images. Holds the
 // file's text in memory, but drops nearly all values as soon as they are
 // parsed.

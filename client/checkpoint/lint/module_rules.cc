@@ -66,7 +66,8 @@ class ModuleRules : public Rules {
   // number is that of config.json.
   void CheckExperts() {
     const auto declared = ExpertsOf(config_);
-    // A list has the size of each kind: ERNIE's experts for images are smaller.
+    // Is a list if the kinds of experts differ in size: ERNIE's experts for
+    // images are smaller.
     const Json* sizes = Member(&config_, "moe_intermediate_size");
     const bool kinds = sizes != nullptr && sizes->is_array();
     for (const auto& [parent, experts] : experts_) {

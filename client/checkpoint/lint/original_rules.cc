@@ -13,8 +13,8 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The most relative error of a tensor that is not quantized. Rounding to bf16
-// causes a thousandth.
+// The largest relative error of a tensor that is not quantized. Rounding to
+// bf16 causes a thousandth.
 constexpr double kMostPlainRatio = 0.004;
 
 std::string RatioText(double ratio) {

@@ -33,7 +33,7 @@ struct ComparedWeights {
   // Modules that equal the original's, so that oddities of their values are not
   // faults.
   std::set<std::string> proven;
-  // modules in `proven` and plain tensors that are all zeros
+  // Modules in `proven`, and plain tensors, that are all zeros.
   std::set<std::string> zeros;
 };
 
@@ -95,8 +95,8 @@ class Rules {
   bool AnyTensor(Predicate is) const {
     return std::any_of(model_.tensors().begin(), model_.tensors().end(), is);
   }
-  // Whether a group declares all linear layers as quantized that are not
-  // listed.
+  // Whether a group declares all linear layers quantized except those in the
+  // list.
   bool TakesLinear() const {
     return std::any_of(declared_.groups().begin(), declared_.groups().end(),
                        [](const DeclaredGroup& g) { return g.all_linear; });

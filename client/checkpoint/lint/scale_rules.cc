@@ -257,8 +257,8 @@ class ScaleRules : public Rules {
   static constexpr float kMostAmax = 2688;
   static constexpr float kLeastScale = 3.5f;
   static constexpr size_t kSomeScales = 8;
-  // Allowed ratio of the largest scale to the median. An outlier of 300 times
-  // the rest gives 1,024 if scales are powers of two.
+  // Allowed ratio of the largest scale to the median. An outlier of 600 times
+  // the rest gives up to 1,024 if scales are powers of two.
   static constexpr float kMostAbove = 2000;
   static constexpr size_t kManyScales = 64;
   static constexpr size_t kManySingles = 3;

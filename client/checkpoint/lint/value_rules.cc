@@ -21,7 +21,8 @@ namespace {
 constexpr double kMostAmax = 2688;
 constexpr double kMostRms = 32;
 constexpr double kLeastAmax = 1e-8;
-// The most that weights with the same name differ in size between layers.
+// The largest ratio of the magnitudes of weights with the same name in two
+// layers.
 constexpr double kMostPeerRatio = 1000;
 // The share of rows, or of blocks of columns, that may be zeros: some are
 // padding.
@@ -48,7 +49,7 @@ struct Statistics {
   uint64_t silenced = 0;  // nonzero codes with a scale of zero
   double squares = 0;
   double amax = 0;
-  std::vector<bool> live_columns;  // blocks of kColumns columns with a nonzero
+  std::vector<bool> live_columns;  // blocks of kColumns columns not all zeros
   std::array<uint64_t, 256> codes = {};  // counts of codes
 
   double rms() const {
@@ -274,8 +275,8 @@ class ValueRules : public Rules {
         fp8 ? s.codes[0x7E] + s.codes[0xFE] : s.codes[0x7] + s.codes[0xF];
     const double share =
         static_cast<double>(most) / static_cast<double>(s.count);
-    // The expected number of largest codes: one in every block has it anyway.
-    // Clipping adds many more, although large codes should become rarer.
+    // Allows for two largest codes in each block, which has one anyway.
+    // Clipping adds many more, although the largest codes should be the rarest.
     const BlockShape block = BlockOf(*w.layout);
     const uint64_t wide = block.cols > 0   ? static_cast<uint64_t>(block.cols)
                           : block.rows > 0 ? static_cast<uint64_t>(w.cols)

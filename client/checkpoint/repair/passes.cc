@@ -28,7 +28,7 @@ absl::Status Rename(const std::string& from, const std::string& to) {
   return absl::ErrnoToStatus(
       errno,
       fmt::format(
-          "cannot rename {} to {}: the former holds the further repaired model",
+          "cannot rename {} to {}; \".next\" marks the further repaired model",
           from, to));
 }
 

@@ -286,7 +286,7 @@ class Planner {
     weights_.push_back(std::move(m));
   }
 
-  // Sets the global scale of weights that engines fuse to that of the largest.
+  // Gives weights that engines fuse the global scale of the largest amax.
   absl::Status Share() {
     const auto architecture = Architecture::Of(model_, {});
     if (!architecture.ok()) return architecture.status();

@@ -157,7 +157,7 @@ class Page {
     size_t shared = 0;
     for (const ReportGroup& g : r_.groups) shared += g.global.has_value();
     Tile("groups", "Fused groups", fmt::to_string(r_.groups.size()),
-         fmt::format("{} of them share one scale", shared));
+         fmt::format("{} with one scale for all members", shared));
     Put("</dl>\n");
   }
 

@@ -323,8 +323,9 @@ TEST_F(DecodeTest, RefusesPlainAndUnclearModels) {
   EXPECT_FALSE(std::filesystem::exists(At("plain")));
 }
 
-// The activations are turned while an engine runs; nothing else undoes it.
-TEST_F(DecodeTest, RotatedWeightsAreRefusedHoweverDeepItIsSaid) {
+// Engines undo the rotation of such weights by rotating activations at run
+// time, which a bf16 model does not declare.
+TEST_F(DecodeTest, RefusesRotatedWeightsDeclaredAtAnyDepth) {
   const MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
                                    Nvfp4Names::kCompressedTensors);
   for (const bool nested : {false, true}) {
@@ -339,12 +340,12 @@ TEST_F(DecodeTest, RotatedWeightsAreRefusedHoweverDeepItIsSaid) {
                                : "config.json's quantization_config";
     EXPECT_THAT(std::string(Decode().message()),
                 AllOf(HasSubstr(place), HasSubstr("transform_config (v)"),
-                      HasSubstr("take the model that it was made of")));
+                      HasSubstr("take the original model")));
   }
 }
 
-// transformers makes these classes' stacks of nothing else.
-TEST_F(DecodeTest, ExpertsThatTheClassStacksAreSaidToStayApart) {
+// Llama 4's class in transformers does not join single experts to stacks.
+TEST_F(DecodeTest, NotesExpertsThatTheClassLoadsOnlyAsStacks) {
   const MadeNvfp4 made =
       MakeNvfp4("model.layers.0.feed_forward.experts.0.gate_proj", 32, 64,
                 Nvfp4Names::kCompressedTensors);
@@ -364,8 +365,8 @@ TEST_F(DecodeTest, ExpertsThatTheClassStacksAreSaidToStayApart) {
   }
 }
 
-// Ministral 3's: one scale, named as those of blocks are.
-TEST_F(DecodeTest, OneScaleWithTheNameOfBlocksIsOfTheTensor) {
+// Ministral 3 has one scale for a tensor, named like the scales of blocks.
+TEST_F(DecodeTest, ASingleScaleNamedLikeBlockScalesIsForTheTensor) {
   const std::string name = "model.layers.0.x.q_proj.";
   const auto number = [&](const char* leaf, uint16_t bits) {
     WrittenTensor t = {name + leaf, "BF16", {}, std::vector<std::byte>(2)};

@@ -185,7 +185,7 @@ TEST_F(ModelFilesTest, RefusesTooManyFiles) {
   Put("a/0");
   for (int i = 1; i <= 1 << 16; ++i) {
     fs::create_hard_link(At("m/a/0"), At(fmt::format("m/a/{}", i)));
-    // This file system limits the hard links to one file.
+    // File systems limit the number of hard links to a file.
     if (i % 30000 == 0) fs::remove(At("m/a/0")), Put("a/0");
   }
   EXPECT_THAT(Refusal(), HasSubstr("m is a folder of more than 65536 files"));

@@ -90,7 +90,7 @@ TEST_F(PlannerTest, QuantizesLlamaLayersAndGroupsFusedWeights) {
   EXPECT_THAT(plan->notes, IsEmpty());
   EXPECT_EQ(plan->shards[1].metadata.at("format"), "pt");
 }
-// Engines use one global scale, in one dtype, for all fused weights.
+// Engines use one global scale, in one dtype, for all weights of a fused
 // module.
 TEST_F(PlannerTest, ConvertsFusedMembersToOneDtype) {
   auto shards = LlamaShards();

@@ -91,10 +91,11 @@ TEST_F(ConvertCache, WritesScalesOfCachesWhenAsked) {
               0.0625f);
     const Outcome lint = Run({"lint", At("made"), "--original", At("m")});
     EXPECT_EQ(lint.code, 0) << lint.out;
-    EXPECT_THAT(Run({"inspect", At("made")}).out,
-                AllOf(HasSubstr("2 scales of inputs, for magnitudes up to 3"),
-                      HasSubstr("4 scales of keys and values, for magnitudes "
-                                "up to 28 to 56")));
+    EXPECT_THAT(
+        Run({"inspect", At("made")}).out,
+        AllOf(HasSubstr("2 scales of inputs, for largest magnitudes of 3"),
+              HasSubstr("4 scales of keys and values, for largest "
+                        "magnitudes of 28 to 56")));
     // A report has them, and no tensor is in one model only.
     const Outcome compared =
         Run({"compare", At("m"), At("made"), "--report", Fresh("report")});

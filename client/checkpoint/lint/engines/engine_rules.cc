@@ -16,7 +16,7 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Rows and columns of an FP8 block that share a scale.
+// The number of rows and of columns of an FP8 block.
 constexpr int64_t kSquare = 128;
 
 // The name under which engines look up the fused module that contains `module`;
@@ -191,8 +191,9 @@ class EngineRules : public Rules {
          of, there, SplitModule(module).leaf);
   }
 
-  // The module's name in transformers 5, which adds "model." before
-  // "language_model." and before names without a prefix.
+  // The module's name in transformers 5, where the language model is below
+  // "model.language_model.", the towers below "model.", and the head below
+  // none.
   std::string NameThere(const std::string& module) const {
     constexpr std::string_view kLanguage = "language_model.";
     constexpr std::string_view kText = "model.";

@@ -146,7 +146,7 @@ TEST_F(StacksTest, GptOssDialectNeedsAGptOssModel) {
   EXPECT_THAT(plan(), IsOk());
 }
 
-// Llama 4's class in transformers makes no stacks of single experts.
+// Llama 4's class in transformers does not join single experts to stacks.
 TEST_F(StacksTest, DecodedExpertsAreTheStacksThatTheClassHas) {
   const std::string experts = "model.layers.0.feed_forward.experts";
   std::vector<WrittenTensor> tensors;

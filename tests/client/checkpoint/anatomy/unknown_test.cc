@@ -81,7 +81,8 @@ TEST_F(UnknownTest, LeavesOutWeightsStoredAsKRows) {
   EXPECT_THAT(Left(*plan, a)->reason, HasSubstr("Conv1D"));
 }
 
-// Engines split it in two while they load, and read packed codes as numbers.
+// Engines split kv_b_proj while they load it, and some read its packed codes as
+// numbers.
 TEST_F(UnknownTest, LatentAttentionsMatrixIsNotQuantizedToFourBits) {
   using W = WeightFormat;
   const std::string b = "model.layers.0.self_attn.kv_b_proj";
@@ -114,8 +115,9 @@ TEST_F(UnknownTest, LatentAttentionsMatrixIsNotQuantizedToFourBits) {
   EXPECT_EQ(Left(*ruled, b), nullptr);
 }
 
-// Mamba-1's, which has an x_proj; engines quantize Mamba-2's.
-TEST_F(UnknownTest, LayersOfMambaOneStayAndThoseOfMambaTwoDoNot) {
+// Engines quantize the layers of Mamba-2, but not of Mamba-1, which has an
+// x_proj.
+TEST_F(UnknownTest, LeavesOutLayersOfMambaOneButNotOfMambaTwo) {
   for (const std::string mixer :
        {"model.layers.0.mamba", "model.layers.0.mixer"}) {
     SCOPED_TRACE(mixer);
@@ -155,8 +157,8 @@ TEST_F(UnknownTest, APatternThatNamesNothingIsAnErrorOfUsage) {
               IsOk());
 }
 
-// jina-embeddings-v3's, which peft cannot merge.
-TEST_F(UnknownTest, AnAdapterThatTheModelComputesIsToBeFoldedByTheModel) {
+// jina-embeddings-v3 has such adapters, which peft cannot merge.
+TEST_F(UnknownTest, SaysHowToFoldAnAdapterThatTheModelsCodeApplies) {
   const std::string q = "model.layers.0.x.parametrizations.weight.";
   EXPECT_THAT(Error(Plan({Bf16(q + "original", {64, 128}),
                           Bf16(q + "0.lora_A", {4, 128})})),
@@ -202,7 +204,7 @@ TEST_F(UnknownTest, AKnownModelTypeWithinAnUnknownClassSuffices) {
   EXPECT_THAT(Plan({}, {}, config), IsOk());
 }
 
-// Kimi-Audio's, with more layers than the language model.
+// Kimi-Audio's adaptor has more layers than the language model.
 TEST_F(UnknownTest, AnAdaptorForSoundIsNoMtpHead) {
   const std::string adaptor = "model.vq_adaptor.layers.3";
   const auto plan = Plan({Bf16(adaptor + ".weight", {64, 128})});
@@ -212,7 +214,7 @@ TEST_F(UnknownTest, AnAdaptorForSoundIsNoMtpHead) {
   EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("audio_tower"));
 }
 
-TEST_F(UnknownTest, IncludeIsNotOfferedForWhatItDoesNotTake) {
+TEST_F(UnknownTest, OffersIncludeForHeadsButNotForEmbeddings) {
   const auto plan = Plan({});
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(Left(*plan, "lm_head")->reason, HasSubstr("--include"));

@@ -1,4 +1,5 @@
-// Scales of FP8 caches in a planned conversion, from headers alone.
+// Tests the scales of FP8 KV caches in a planned conversion, from headers
+// alone.
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/planner.h"
 #include "tests/client/checkpoint/quantized_writer.h"
@@ -34,7 +35,7 @@ class CacheScalesTest : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(CacheScalesTest, ScalesOfCachesAreOfTheCalibration) {
+TEST_F(CacheScalesTest, CacheScalesComeFromTheCalibration) {
   const std::string first = "model.layers.0.self_attn.";
   const std::string second = "model.layers.1.self_attn.";
   const auto named = [](std::string attention) {
@@ -42,7 +43,8 @@ TEST_F(CacheScalesTest, ScalesOfCachesAreOfTheCalibration) {
     return attention;
   };
   auto shards = LlamaShards();
-  // A scale of before is replaced, and one that only ends like it stays.
+  // An old cache scale is replaced; a tensor whose name only ends like one
+  // stays.
   shards[0].push_back({first + "k_scale", "F32", {}, FloatBytes({7})});
   shards[0].push_back({first + "block_scale", "F32", {}, FloatBytes({7})});
   WriteModel(At("m"), LlamaConfig(), shards);
@@ -88,7 +90,7 @@ TEST_F(CacheScalesTest, ScalesOfCachesAreOfTheCalibration) {
   }
 }
 
-TEST_F(CacheScalesTest, APartWithoutAttentionsSaysThatThereAreScales) {
+TEST_F(CacheScalesTest, AShardWithoutAttentionsDeclaresScalesOfCaches) {
   const auto shards = LlamaShards();
   std::vector<WrittenTensor> parts[2];
   for (const auto& shard : shards) {
@@ -114,7 +116,7 @@ TEST_F(CacheScalesTest, CachesWithoutAMaximumAreNamedOrRefused) {
   ASSERT_THAT(some, IsOk());
   EXPECT_EQ(some->cache_scales.size(), 2u);
   EXPECT_THAT(some->notes,
-              Contains(AllOf(HasSubstr("engines take 1: "),
+              Contains(AllOf(HasSubstr("engines use 1: "),
                              HasSubstr("model.layers.0.self_attn"))));
   s.cache_amax = {{"self_attn", {2.0f, 1.0f}}};
   EXPECT_THAT(Plan(s).status().message(),

@@ -18,8 +18,8 @@ struct Family {
   std::vector<WrittenTensor> tensors;
   Names plain;
   Names quantized;
-  // Plain modules under names that engines also give to entries of a list
-  // without expressions.
+  // Further names of plain modules. Only expressions must match them: engines
+  // rename the entries of lists without expressions, too.
   Names mapped = {};
 };
 

@@ -164,7 +164,7 @@ TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   }
 }
 
-// A sentence encoder's, whose class has no head and no "model." in its names.
+// A sentence encoder is such a decoder, with no "model." in its names.
 TEST_F(LintRulesTest, NamesOfADecoderWithoutItsHeadAreClean) {
   const auto bare = [](Planted& p) {
     p.tensors.erase("lm_head.weight");

@@ -157,7 +157,7 @@ std::vector<Fault> OriginalFaults() {
          for (size_t i = 30 * 32; i < 31 * 32; ++i) codes[i] ^= std::byte{0x88};
        },
        "1 of the 32 rows examined are mostly error (row 30)", true},
-      // Scales whose error is smaller than the rounding error of four bits.
+      // Scales that are wrong by a few percent, and a single wrong scale.
       {"not-the-original", ct, Set(kQ + ".weight_global_scale", 2688 / 0.525f),
        "its numbers are 1.05 times as large", true},
       {"not-the-original", Base::kFp8,
@@ -171,7 +171,7 @@ std::vector<Fault> OriginalFaults() {
          p.part(kQ + ".weight_scale").bytes[17 * 4 + 3] ^= std::byte{0x08};
        },
        "1 of the 128 scales examined (for row 17, columns 48 to 63)", true},
-      // Faults of a single bit.
+      // Single wrong codes.
       {"not-the-original", ct,
        [](Planted& p) {
          // The first 2 becomes -2, or the reverse.
@@ -189,7 +189,7 @@ std::vector<Fault> OriginalFaults() {
          codes[3 * 64 + 6] = std::byte{0x58};
        },
        "2 of the 2048 codes examined (the first is in row 3, column 5)", true},
-      // FP8 codes with only four bits of information.
+      // FP8 codes whose two lowest bits are lost.
       {"not-the-original", Base::kFp8,
        [](Planted& p) {
          for (std::byte& b : p.part(kQ + ".weight").bytes) {

@@ -276,8 +276,8 @@ TEST_F(RepairPassesTest, ReplacesTheNaNScaleOfAZeroBlock) {
   }
 }
 
-// A large amax of a 16-bit weight shows that its global scale is right. For an
-// fp32 weight, only the original does.
+// A large amax that 16 bits can hold shows that the global scale is right. For
+// other amaxes, which fp32 weights have, only the original does.
 TEST_F(RepairTest, KeepsRightScalesOfLargeWeights) {
   // 2688 / 3000 in bf16, and numbers that must be reciprocals.
   EXPECT_FALSE(IsReciprocal(Global::kDivisor, 0.890625f, false));

@@ -173,9 +173,9 @@ TEST_F(RepairTest, FittingScalesCostsTheReportedSqnr) {
   }
 }
 
-// The original's v has a third of the values, as the global scale states.
-// Fitting rounds some block scales, and lint finds no difference from the
-// original.
+// The values of the original's v are a third as large, as the global scale
+// states. Fitting rounds some block scales, and lint finds no difference from
+// the original.
 TEST_F(RepairTest, FittedScalesMatchTheOriginal) {
   Planted p = Clean(kCt);
   const std::string v = std::string(kAttention) + "v_proj";

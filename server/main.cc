@@ -42,7 +42,7 @@ constexpr int kExitUnclean = 3;  // calls were cancelled, or memory was lost
 constexpr int kExitRestart = 4;  // no device works; a new process may help
 constexpr int kExitAtOnce = 130;
 
-// How long the end waits for the log to be read.
+// Longest time that the end of the program waits until the log is written.
 constexpr absl::Duration kLogPatience = absl::Seconds(1);
 
 // Writes all of the file or nothing: a reader never sees half a line. Returns 0
@@ -75,7 +75,8 @@ int End(int code, const std::string& message) {
   return code;
 }
 
-// Replaces an abort while the server starts. Needs no memory to report.
+// Replaces std::terminate's abort while the server starts: reports a lack of
+// memory, for which it needs none.
 [[noreturn]] void EndWithoutMemory() {
   try {
     if (const auto thrown = std::current_exception()) {
@@ -88,9 +89,9 @@ int End(int code, const std::string& message) {
   }
   dprintf(
       STDERR_FILENO,
-      "quantd: no memory, threads or address space to start with: give it "
-      "more (by ulimit -v: 1 GiB and the --memory-budget), or less to do by "
-      "--memory-budget, --cpu-threads and --slots\n");
+      "quantd: not enough memory, threads or address space to start: raise the "
+      "limits (ulimit -v: to 1 GiB more than --memory-budget), or lower "
+      "--memory-budget, --cpu-threads or --slots\n");
   _exit(kExitFailed);
 }
 

@@ -21,7 +21,8 @@ namespace {
 constexpr int kArmedCalls = 4;
 // Limit of a call's headers.
 constexpr int kMaxMetadataBytes = 8 << 10;
-// Fewer and larger frames cost less; gRPC's own choice, 16 KiB, a tenth more.
+// Fewer and larger frames cost less; gRPC's default of 16 KiB costs a tenth
+// more.
 constexpr int kMaxFrame = 1 << 20;
 
 // The requested number of threads, or one for each `cores` cores.
@@ -70,7 +71,7 @@ size_t BudgetOf(const ServerOptions& options) {
 BackendOptions OptionsOfBackends(const ServerOptions& options,
                                  const MemoryShares& shares) {
   BackendOptions each;
-  // Self-tests need no admission.
+  // Self-tests take memory that the gate does not grant.
   each.memory_limit = shares.per_device + kSelfTestBytes;
   each.slots = options.slots;
   each.threads = options.cpu_threads;
@@ -112,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
       backends.begin(), backends.end(),
       [](const auto& backend) { return IsCuda(backend->info().kind); });
   MemoryShares shares = DivideBudget(BudgetOf(options), backends.size(), cuda);
-  // Clients pay for these pages, but they are resident here, too.
+  // These pages are charged to clients, but are resident here, too.
   if (!options.memory_socket.empty()) {
     shares.bound += options.shared_memory_limit;
   }
@@ -161,7 +162,8 @@ Server::Server(const ServerOptions& options,
   env_.defaults.amax_estimation_scale = options.estimate;
   env_.speaks_for_many = TrustedHosts(options);
   for (size_t i = 0; i < env_.engine.size(); ++i) {
-    // A GPU stages in blocks of its own, unless the driver knows the memory.
+    // A GPU copies host memory that is not page-locked into staging blocks
+    // first.
     const BackendInfo& info = env_.engine.backend(i).info();
     env_.works_in_place &= info.borrows && info.kind == "cpu";
   }

@@ -28,8 +28,8 @@ class Server {
   // address cannot be used.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options);
-  // Starts with the caller's devices instead of options.devices. Their pools
-  // may hold as much as DivideBudget says.
+  // Starts with the caller's devices instead of options.devices. Each pool must
+  // have room for what DivideBudget gives a device.
   static absl::StatusOr<std::unique_ptr<Server>> StartWith(
       const ServerOptions& options,
       std::vector<std::unique_ptr<Backend>> backends);

@@ -38,7 +38,8 @@ bool Server::Drain(absl::Duration delay) {
   // reason. So clients that still come are first told to go elsewhere.
   env_.registry.WaitUntilQuiet(kQuietTime, SteadyNow() + kPatience);
   env_.acceptor->Stop();
-  // Nothing of ours is left to wait for; health watchers would stay for ever.
+  // A short wait for open calls: accepted ones are over, and health watchers
+  // would stay for ever.
   env_.registry.WaitUntilNone(Calls::kOpen, SteadyNow() + kQuietTime);
   const bool ended = EndGrpc();
   gate_thread_.Stop();
@@ -47,7 +48,7 @@ bool Server::Drain(absl::Duration delay) {
     const int hanging = env_.monitor->hanging();
     Log(LogLevel::kError, "stuck",
         {{"hanging_jobs", hanging}, {"grpc_ended", ended}});
-    // All calls are over and have released their memory.
+    // Only gRPC hangs: all calls are over and have released their memory.
     drained_well_ =
         !ended && finished && hanging == 0 && env_.gate->used() == 0;
     return drained_well_;

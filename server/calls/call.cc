@@ -205,7 +205,7 @@ void Call::PlanRequest() {
   const size_t most = env_->shares.per_device;
   status = CheckPayload(payload_->Need(), most);
   if (status.ok()) {
-    // Even if little of it is used.
+    // The whole payload must fit, even if little of it is used.
     status = CheckMemory("payload_bytes", "split the tensor",
                          payload_->bytes_to_come(), most);
   }

@@ -1,13 +1,15 @@
-// What a method with a payload does with a call, unary or stream:
+// A call of a method with a payload, unary or stream, goes through stages:
 //
 //   admitting -> receiving -> (counting ->) planning -> (waiting ->) claiming
 //   -> queued -> running -> replying
 //
-// A stream is run in steps. After the first, which begins its job, it is
+// The job of a stream runs in steps. The first begins it; before the next, the
+// chunks come:
 //
 //   -> feeding -> queued -> running
 //
-// and where its amax is reduced, once more, with what was found told first:
+// If its amax is reduced over several calls, a third step follows, once the
+// client has been told the local maxima:
 //
 //   -> telling -> feeding -> queued -> running
 //
@@ -112,17 +114,17 @@ class Call final : public CallHandler,
 
  private:
   enum class Stage {
-    kAdmitting,  // for memory for its request
-    kReceiving,  // for the request
+    kAdmitting,  // waits for memory for its request
+    kReceiving,  // waits for the request
     kTaking,     // examines a message that has arrived
-    kCounting,   // for memory for long lists
+    kCounting,   // waits for memory for long lists
     kPlanning,
-    kWaiting,   // for the client's event
-    kClaiming,  // for device memory
-    kQueued,    // for a slot of the device, or moves to another
+    kWaiting,   // waits for the client's event
+    kClaiming,  // waits for device memory
+    kQueued,    // waits for a slot of the device, or moves to another
     kRunning,
-    kFeeding,  // for more of a stream
-    kTelling,  // until the client takes the maxima
+    kFeeding,  // waits for more of a stream
+    kTelling,  // waits until the client has taken the maxima
     kReplying,
     kClosing,  // has been answered with an error
   };
@@ -229,7 +231,7 @@ class Call final : public CallHandler,
   std::atomic<bool> accepted_{false};  // counted by the registry
   std::optional<size_t> declared_;     // size of its request, if declared
 
-  // Members are destroyed last to first: a job before its lease.
+  // Members are destroyed last to first: a job goes before its lease.
   Lease lease_;
   ReceivedMessage message_;
   std::unique_ptr<Payload> payload_;  // until the reply is made
@@ -240,10 +242,10 @@ class Call final : public CallHandler,
   // Limit of the wait for the client's event.
   absl::Time wait_until_ = absl::InfinitePast();
 
-  int device_ = -1;          // in whose memory its tensors are; -1: any
+  int device_ = -1;          // whose memory has its tensors; -1: any
   int runs_ = 0;             // number of its jobs that were begun
   bool has_input_ = false;   // its whole input is still here
-  bool on_network_ = false;  // on the network's own thread
+  bool on_network_ = false;  // runs on a network thread
   // The client ended its side in the middle of a stream.
   bool ended_early_ = false;
   bool sends_last_ = false;
@@ -255,7 +257,7 @@ class Call final : public CallHandler,
   absl::Time since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time moved_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes, when it last moved
-  AloneCount came_alone_;                      // of a declared request
+  AloneCount came_alone_;                      // bytes of a declared request
   // Bytes of its connection before a message of unknown size.
   std::optional<uint64_t> received_before_ ABSL_GUARDED_BY(mutex_);
   size_t most_ = 0;  // limit of the message on its way

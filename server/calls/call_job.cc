@@ -8,13 +8,14 @@
 namespace quantd {
 namespace {
 
-// Devices that a call may try. A request that breaks devices must not go round
-// all of them.
+// Number of devices that a call may try: a request that breaks devices must not
+// break all of them.
 constexpr int kMostRuns = 3;
-// Size that takes about a millisecond: run inline for a lone caller.
+// Jobs up to this size, which takes about a millisecond, run inline for a lone
+// caller.
 constexpr size_t kInlineOfOne = size_t{4} << 20;
-// Sizes that take a GPU half a millisecond: tensors in its own memory, and host
-// memory that it copies by itself.
+// Sizes that take a GPU half a millisecond, which run inline, too: tensors in
+// its own memory, and tensors in host memory that it copies by itself.
 constexpr size_t kInlineOnDevice = size_t{1} << 30;
 constexpr size_t kInlineCopied = size_t{16} << 20;
 
@@ -91,7 +92,7 @@ std::optional<Failure> Call::Compute(Backend& backend, Next* next,
   if (auto failure = Stopped("before the job began")) return failure;
   absl::StatusOr<Next> done = Next::kCompute;
   if (!payload_->has_job()) {
-    // Nobody will wait for the result.
+    // Nobody waits for a result beyond the deadline.
     if (runs_ == 0 && lease_.JobEndsTooLate(call_->deadline(), Now())) {
       return Failure::Deadline("before the job could end");
     }
@@ -162,7 +163,7 @@ std::optional<Failure> Call::FromJob(const absl::Status& status, bool* again) {
 }
 
 // Covers the time from before a job takes memory until it has given it back: a
-// device may hang in any of it.
+// device may hang at any point in it.
 void Call::BeginWatch() {
   absl::MutexLock lock(&mutex_);
   job_watch_.Begin(*payload_->request().plan, env_->options.max_job);
@@ -237,8 +238,8 @@ void Call::MakeReply() {
   JobOutput output = payload_->Finish();
   record_.reply_bytes = head.size() + output.size;
   record_.code = grpc::StatusCode::OK;  // unless the call fails while sending
-  // A plan with many groups is as large as a payload, and a reply may stay
-  // unread for long.
+  // The plan is freed here, after its shape is kept for the log: with many
+  // groups it is as large as a payload, and the reply may stay unread for long.
   if (WouldLog(record_)) shape_ = Shape();
   payload_.reset();
   lease_.Served(Now());

@@ -10,14 +10,14 @@ namespace {
 // A call that holds memory and makes no progress for this long yields to others
 // that wait.
 constexpr absl::Duration kStall = absl::Milliseconds(250);
-// A network thread that has been in a job for longer is replaced: all new calls
-// wait for it.
+// A network thread that has been in a job for longer is replaced, since all new
+// calls wait for it.
 constexpr std::chrono::milliseconds kLongInline{100};
 // Bytes that a connection must bring for each of its calls within kStall, or
 // they count as stalled.
 constexpr uint64_t kLeastStep = 4 << 10;
-// Bytes a second that a stream must bring, beyond the time allowed for any
-// call.
+// Lowest speed of a stream, in bytes a second: it may take the time that its
+// bytes take at this speed, in addition to the time limit of any call.
 constexpr uint64_t kSlowest = uint64_t{1} << 20;
 
 }  // namespace
@@ -48,7 +48,7 @@ void Call::WatchClient(absl::Time now) {
   const bool tells = stage_ == Stage::kTelling;
   const bool feeds = stage_ == Stage::kFeeding;
   const absl::Duration stalled = now - moved_;
-  // Before it answers the maxima the client must wait for other clients.
+  // A client that answers the maxima must first wait for other clients.
   const absl::Duration patience = (payload_->AwaitsAnswer() ? 4 : 1) * kStall;
   const absl::Duration limit =
       tells ? env_->options.max_send : env_->options.max_receive;
@@ -74,24 +74,24 @@ void Call::WatchClient(absl::Time now) {
              (!tells && !Grow())) {
     failure = Failure::Busy(env_->gate->RetryAfter(now));
   }
-  // Cancelling ends the read. What the call holds is released when that
-  // returns.
+  // The answer ends the pending read. What the call holds is released when the
+  // read returns.
   if (!failure || !call_->ClaimAnswer()) return;
   record_.error = failure->message;
   Close(*failure);
   if (!tells) return;
-  // A write need not return: release all but the maxima now, the block before
-  // its lease.
+  // The pending write may never return: all but the maxima is released now, the
+  // block before its lease.
   payload_->DropJob();
   lease_.ShrinkPayload(0);
   lease_.ShrinkHead(0);
   lease_.HoldReceiving(payload_->told().size());
 }
 
-// Whether enough has come, or anything was taken, since the call last moved.
-// Only the bytes of the whole connection are known, so each call needs its part
-// of them: otherwise a client could open calls, send nothing in them and keep
-// them all alive.
+// Whether the client has sent enough, or taken anything, since the call last
+// moved. Only the bytes of the whole connection are known, so each call needs
+// its part of them: otherwise a client could open calls, send nothing in them
+// and keep them all alive.
 bool Call::Moves() {
   const Connection& connection = *call_->connection();
   if (stage_ == Stage::kTelling) {
@@ -102,8 +102,8 @@ bool Call::Moves() {
   if (payload_->AwaitsAnswer()) return false;
   const auto received = connection.Received();
   if (!received) {
-    // The bytes of one request cannot be told apart; the messages of a stream
-    // can.
+    // The connection's bytes are not counted. A stream moves with each whole
+    // message; a single request always counts as moving.
     const uint64_t came = record_.request_bytes;
     return std::exchange(seen_, came) != came || stage_ == Stage::kReceiving;
   }
@@ -134,7 +134,7 @@ void Call::WatchJob() {
   }
   if (!job_watch_.Hangs()) return;
   env_->monitor->Report(lease_.device(), DeviceFault::kHang,
-                        "a job does not get on within its limit", record_.id);
+                        "a job makes no progress within its limit", record_.id);
   // The job may write to lent memory as long as it lives. The client must treat
   // this failure like its own deadline.
   const Failure failure =

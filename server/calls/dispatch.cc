@@ -26,10 +26,10 @@ struct Refusal final : CallHandler {
 
 std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
                                          IncomingCall* call) {
-  // A peer that has not acknowledged the settings may open more streams than
-  // they allow. A peer that has may open one before the last is gone here, so
-  // up to twice as many are no breach. Connections over a unix socket cannot be
-  // told apart.
+  // A peer that has not yet acknowledged the HTTP/2 settings may open more
+  // streams than they allow. A peer that has done so may open a stream before
+  // the server has freed the one that it replaces, so up to twice the limit is
+  // accepted. Connections over a unix socket cannot be told apart.
   Connection& connection = *call->connection();
   if (connection.calls() > 2 * env->options.max_streams &&
       connection.countable()) {

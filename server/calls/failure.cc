@@ -19,8 +19,8 @@ using v1::ErrorDetail;
 
 constexpr std::string_view kEllipsis = "...";
 
-// What a client is told is bounded, whatever it sent: it may stay unread, and
-// clients accept only a few KiB of trailers.
+// Texts of errors are bounded, whatever the client sent: they may stay unread,
+// and clients accept only a few KiB of trailers.
 constexpr size_t kMostGot = 64;
 constexpr size_t kMostMessage = 1024;
 
@@ -138,7 +138,7 @@ Failure Failure::Draining() {
 
 Failure Failure::NoDevice(absl::Duration retry_delay) {
   return Later(ErrorDetail::REASON_NO_DEVICE, StatusCode::UNAVAILABLE,
-               "no device that could do this works at present, another server "
+               "no device that could do this works at present; another server "
                "may have one",
                retry_delay);
 }

@@ -36,8 +36,8 @@ struct Failure {
   // The server is so busy that the deadline would pass first.
   static Failure TooLate(absl::Duration retry_delay);
   static Failure Draining();
-  // No device of this server takes work, or not the one in whose memory the
-  // call's tensors lie.
+  // No device of this server takes work, or the one in whose memory the call's
+  // tensors lie takes none.
   static Failure NoDevice(absl::Duration retry_delay);
   // `what` completes "deadline exceeded ...", such as "while receiving".
   static Failure Deadline(std::string_view what);

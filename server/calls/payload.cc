@@ -115,9 +115,10 @@ class MessagePayload final : public Payload {
   }
 
  private:
-  // Small outputs that travel, such as an amax, have a place of their own, and
-  // the job writes lent outputs in place. With larger ones the job gets a
-  // block, and lent outputs are copied.
+  // Whether the job writes lent outputs in place. It does so if the outputs
+  // that travel in the reply are small, such as an amax: they get memory of
+  // their own. Otherwise the job writes all outputs into a block, and lent ones
+  // are copied from it.
   bool WritesInPlace() const {
     if (!places_.lends_outputs()) return false;
     // The host cannot write into a device's memory.
@@ -143,7 +144,8 @@ class MessagePayload final : public Payload {
       rest_.resize(layout.size);
       rest = absl::MakeSpan(rest_);
     } else {
-      // Fresh pages, so the gaps in it are zero. It was admitted as output.
+      // Fresh pages, so the gaps between outputs are zero. The gate has
+      // admitted this block as output.
       auto block =
           BlockPool::Create(PageableSource(), BlockPool::Charge(layout.size))
               ->Take(layout.size);
@@ -161,7 +163,8 @@ class MessagePayload final : public Payload {
 
   const CallEnvironment* const env_;
   const wire::Method method_;
-  // Outputs that are not lent and travel: small, or large.
+  // Outputs that travel in the reply while others are lent, if they are small
+  // (rest_) or large.
   std::vector<std::byte> rest_;
   Block large_rest_;
   bool lends_outputs_ = false;

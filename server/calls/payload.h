@@ -94,7 +94,7 @@ class Payload {
   virtual JobOutput Finish() = 0;
 
  protected:
-  // Runs the job, which gives the report. The reply is next.
+  // Runs the job and keeps its report. The next step is the reply.
   absl::StatusOr<Next> RunToReply(Job& job) {
     auto report = job.Run();
     if (!report.ok()) return report.status();

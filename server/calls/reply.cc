@@ -104,7 +104,7 @@ Reply::Verdict Reply::Look(const Connection& connection,
     moved_ = now;
     return Verdict::kGood;
   }
-  // Cancelling a call does not free what its socket holds back.
+  // Cancelling the call would not free the bytes that wait in its socket.
   return sent && sent->waiting != 0 && !takes ? Verdict::kStuck
                                               : Verdict::kSlow;
 }

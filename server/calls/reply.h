@@ -37,7 +37,7 @@ class Reply {
   enum class Verdict {
     kGood,
     kSlow,   // the peer reads, but not this reply
-    kStuck,  // takes nothing of its connection
+    kStuck,  // the peer reads nothing from the connection
   };
   // Checks whether the reply leaves. Each piece must leave within `patience`,
   // and the whole within `max_send` plus a second for each MiB.
@@ -63,7 +63,7 @@ class Reply {
   absl::Time since_ = absl::InfinitePast();
   absl::Time moved_;
   size_t seen_left_ = 0;
-  uint64_t seen_taken_ = 0;  // by the connection, at `moved_`
+  uint64_t seen_taken_ = 0;  // bytes that the peer had taken at `moved_`
 };
 
 }  // namespace quantd

@@ -81,7 +81,7 @@ class SmallCall final : public CallHandler {
     const bool too_long = came_.Look(*call_->connection()) >
                           method_.max_request + env_->shares.window;
     if (waited <= env_->options.max_receive && !too_long) return;
-    // A pending write must not have a finish beside it.
+    // A call must not be finished while a write is pending.
     if (method_.after != SmallMethod::kEnd) return call_->Cancel();
     if (too_long) {
       return Fail(
@@ -139,7 +139,7 @@ class SmallCall final : public CallHandler {
   // Unix time since when it has waited for the network; 0: it does not wait.
   std::atomic<int64_t> waits_since_{0};
   AloneCount came_;                    // of the message being read
-  std::atomic<bool> told_all_{false};  // and waits for a change
+  std::atomic<bool> told_all_{false};  // it waits for a change
   std::string told_;
   Lease lease_;
   ReceivedMessage message_;

@@ -18,14 +18,14 @@ class TensorService final : public grpc::Service {
     for (const wire::MethodSpec& row : wire::kPayloadMethods) {
       AddMethod(
           new RpcServiceMethod(row.path, RpcMethod::BIDI_STREAMING, nullptr));
-      // Same order as added.
+      // The index counts the methods in the order added.
       MarkMethodAsync(static_cast<int>(wire::Index(row.method)));
     }
   }
 
   // Generated asynchronous services expose it, too. The methods are registered
-  // as streams, which look the same to a client that calls them as unary but
-  // let a call arrive before its message.
+  // as streams: a client that calls them as unary sees no difference, but the
+  // call arrives before its message.
   using Service::RequestAsyncBidiStreaming;
 };
 

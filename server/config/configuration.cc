@@ -1,4 +1,5 @@
-// The layers of configuration below the command line.
+// The environment and the file, the layers of configuration that the command
+// line overrides.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -44,9 +45,9 @@ std::string Joined(const std::vector<std::string>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
 
-// QUANTD_SERVICE_HOST, QUANTD_SERVICE_PORT..., QUANTD_PORT,
-// QUANTD_PORT_50151_TCP..., also of services like quantd-metrics; and what
-// quantctl reads.
+// Whether Kubernetes sets the variable (QUANTD_SERVICE_HOST,
+// QUANTD_SERVICE_PORT..., QUANTD_PORT, QUANTD_PORT_50151_TCP..., also for
+// services like quantd-metrics), or quantctl reads it.
 bool IsOfOthers(std::string_view name) {
   const size_t port = name.rfind("_PORT");
   const std::string_view after =
@@ -57,12 +58,12 @@ bool IsOfOthers(std::string_view name) {
 }
 
 // Parses "KEY = VALUE", where a value is bare or quoted and a comment may
-// follow. Returns what is wrong with the line; empty: nothing.
+// follow. Returns what is wrong with the line, or an empty text.
 std::string ReadLine(absl::string_view line, std::string* key,
                      std::string* value) {
   const size_t equals = line.find('=');
   *key = std::string(absl::StripAsciiWhitespace(line.substr(0, equals)));
-  if (absl::StartsWith(line, "[")) return "there are no sections";
+  if (absl::StartsWith(line, "[")) return "sections are not supported";
   if (equals == absl::string_view::npos) return "has no value";
   line = absl::StripLeadingAsciiWhitespace(line.substr(equals + 1));
   const bool quoted =
@@ -77,7 +78,7 @@ std::string ReadLine(absl::string_view line, std::string* key,
   if (value->empty()) return "has no value";
   line = absl::StripLeadingAsciiWhitespace(line.substr(end));
   if (!line.empty() && !absl::StartsWith(line, "#")) {
-    return "more than a value; one with blanks in it needs quotes";
+    return "more than one value; a value with blanks needs quotes";
   }
   return std::ranges::any_of(*value, absl::ascii_iscntrl)
              ? "a control character in its value"
@@ -257,8 +258,8 @@ bool LooksLikeSecret(std::string_view value) {
       value.find("-----BEGIN") != std::string_view::npos) {
     return true;
   }
-  // Base64 or hexadecimal: a file name that long starts with a slash or has a
-  // dot.
+  // Looks for base64 or hexadecimal: a file name of that length would begin
+  // with a slash or contain a dot.
   return value.size() >= kShortest && value.front() != '/' &&
          std::all_of(value.begin(), value.end(), [](unsigned char c) {
            return absl::ascii_isalnum(c) ||

@@ -110,14 +110,14 @@ absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
     found.push_back(entry.pw_uid);
   }
   if (found.empty()) found.push_back(geteuid());
-  // Outside of namespaces one line maps every user.
+  // Outside of user namespaces one line of the map covers every user.
   std::ifstream map("/proc/self/uid_map");
   const std::string users_known((std::istreambuf_iterator<char>(map)), {});
   if (std::find(found.begin(), found.end(), kNobody) != found.end() &&
       users_known.find(" 4294967295") == std::string::npos) {
     return Refuse(
         "--memory-peers: expected users that this user namespace knows, got "
-        "{}, which all others are here",
+        "{}, which stands for all others here",
         kNobody);
   }
   return found;

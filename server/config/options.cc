@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kExitBadConfiguration = 2;
 
-// Flags that name an action: not settings.
+// Group of flags that are not settings.
 constexpr char kActions[] = "What to do (default: serve)";
 
 constexpr char kDescription[] =
@@ -29,8 +29,8 @@ constexpr char kDescription[] =
     "Every setting is a flag, an environment variable (--max-wait-ms is "
     "QUANTD_MAX_WAIT_MS) or a line of the --config file (max-wait-ms = 5000); "
     "a flag wins over the environment, the environment over the file.\n"
-    "Sizes are written 4096, 64KiB, 512MB or 2GiB: a K is 1024, with B and iB "
-    "alike.";
+    "Sizes are written 4096, 64KiB, 512MB or 2GiB; KB and KiB both mean 1024 "
+    "bytes.";
 
 constexpr char kFooter[] =
     R"help(Exit codes: 0 stopped, all accepted calls answered; 1 it could not start
@@ -131,8 +131,8 @@ void AddAddressAndSecurity(Flags& add, ServerOptions& o, ProbeOptions& probe) {
            "File to write the address to once serving");
   add.Text("--metrics-address", &o.metrics_address, "TEXT",
            "HOST:PORT of Prometheus metrics, /healthz and /readyz over HTTP "
-           "(port 0: a free one, written to PORT_FILE.metrics); none unless "
-           "given");
+           "(port 0: a free one, written to PORT_FILE.metrics; default: "
+           "none)");
 
   add.Group("TLS and tokens (files are read again when changed)");
   add.Text("--tls-cert", &o.tls.certificate, "FILE",
@@ -146,7 +146,7 @@ void AddAddressAndSecurity(Flags& add, ServerOptions& o, ProbeOptions& probe) {
   add.Switch("--insecure", &o.insecure,
              "Allow plain text on an address that other machines can reach");
   add.Time("--reload-interval-ms", &o.reload_interval, kMs, 10, kHourMs, false,
-           "How often these files are looked at (SIGHUP: now)");
+           "Interval of checks whether these files changed (SIGHUP: at once)");
 
   add.Group("Probe");
   add.Text("--probe-cert", &probe.certificate, "FILE",
@@ -154,7 +154,7 @@ void AddAddressAndSecurity(Flags& add, ServerOptions& o, ProbeOptions& probe) {
            "the server's own)");
   add.Text("--probe-key", &probe.key, "FILE", "PEM file: its private key");
   add.Time("--probe-timeout-ms", &probe.timeout, kMs, 1, kHourMs, false,
-           "Time the server has to answer");
+           "Longest wait for the server's answer");
 }
 
 void AddDevices(Flags& add, ServerOptions& o) {
@@ -170,13 +170,13 @@ void AddDevices(Flags& add, ServerOptions& o) {
       ->check(CLI::IsMember({"auto", "baseline", "avx2", "avx512"}));
   add.Time("--self-test-interval", &o.self_test_interval, kSecond, 0, kDay,
            true,
-           "Seconds between two tests of each device, whose answers are known "
-           "to the byte; one is made at the start and after a fault in any "
-           "case (0: no others)")
+           "Seconds between self-tests of each device, which compare known "
+           "bytes; one also runs at the start and after a fault (0: only "
+           "then)")
       ->type_name("SECONDS");
   add.Time("--max-job-ms", &o.max_job, kMs, 1, kDayMs, false,
-           "Longest time a job may stand still on a device, and a second more "
-           "for each 16MiB of its input and output: then the caller is "
+           "Longest time without progress of a job on a device, plus a second "
+           "for each 16MiB of its input and output; after it the caller is "
            "answered and the device gets no work until the job ends");
   add.Word<bool>("--fallback", &o.fallback, "none",
                  {{"none", false}, {"cpu", true}},
@@ -202,18 +202,18 @@ void AddAdmission(Flags& add, ServerOptions& o) {
            "Memory for payloads (0: a quarter of the machine's or control "
            "group's, at most 8GiB)");
   add.Size("--max-request-bytes", &o.max_request_bytes,
-           "Largest request in one message, made smaller to fit the budget; "
-           "streams are held by the budget alone");
+           "Largest request in one message; lowered if the budget is too small "
+           "for it. Only the budget limits streams");
   add.Number("--max-waiting", &o.max_waiting, size_t{0}, size_t{1} << 20,
              "Calls that may wait for memory; more are refused as busy");
   add.Time("--max-wait-ms", &o.max_wait, kMs, 0, kHourMs, false,
            "Longest wait for memory before a call is refused as busy");
   add.Time("--max-receive-ms", &o.max_receive, kMs, 1, kDayMs, false,
-           "Longest time a request may take to arrive, and between chunks of "
-           "a stream");
+           "Longest time for a request to arrive, and between chunks of a "
+           "stream");
   add.Time("--max-send-ms", &o.max_send, kMs, 1, kDayMs, false,
            "Longest time in which a client may read nothing of a reply; the "
-           "whole may take a second more for each MiB");
+           "whole reply may take this time plus a second for each MiB");
   add.Number("--max-streams", &o.max_streams, 1, 1 << 20,
              "Calls at once on one connection");
   add.Number("--max-connections", &o.max_connections, size_t{0},
@@ -221,8 +221,9 @@ void AddAdmission(Flags& add, ServerOptions& o) {
              "Connections at once; at the limit an idle one makes room (0: "
              "half of the file descriptors, at most 4096)");
   add.List("--trusted-proxies", &o.trusted_proxies, "",
-           "Addresses of proxies, separated by commas: calls through one come "
-           "from many callers, and do not share one host's part of memory");
+           "Addresses of proxies, separated by commas: each carries the calls "
+           "of many callers, which do not share one connection's part of the "
+           "memory");
   add.Number("--queues", &o.queues, 0, 256,
              "Threads that take calls (0: one for every 16 cores): one has the "
              "lowest latency, several serve more callers");
@@ -233,18 +234,19 @@ void AddAdmission(Flags& add, ServerOptions& o) {
            false,
            "How long threads poll for more work, each on a core of its own, "
            "before they sleep: a call that soon follows another then wakes "
-           "nobody (0: they sleep at once)");
+           "no thread (0: they sleep at once)");
 
   add.Group("Shared memory, with clients of this host");
   add.Text("--memory-socket", &o.memory_socket, "PATH",
-           "Unix socket where clients of this machine hand in memory, the "
-           "host's or a GPU's, that calls then work in, so that nothing is "
-           "sent (quantctl --transport shared); none unless given");
+           "Unix socket where clients of this machine hand in memory of the "
+           "host or of a GPU; calls then work in that memory, and no tensor is "
+           "sent (quantctl --transport shared; default: none)");
   add.Size("--shared-memory-limit", &o.shared_memory_limit,
-           "Most of it that is mapped at once; a connection may have half");
+           "Largest amount of shared memory mapped at once; a connection may "
+           "have half of it");
   add.List("--memory-peers", &o.memory_peers, "",
            "Users (names or numbers, separated by commas) that may share "
-           "memory; the server's own unless given")
+           "memory (default: the server's own user)")
       ->type_name("USERS");
 }
 
@@ -253,7 +255,7 @@ void AddShutdownAndLog(Flags& add, ServerOptions& o) {
   add.Time("--drain-delay-ms", &o.drain_delay, kMs, 0, kHourMs, false,
            "Time between health NOT_SERVING and refusing new calls");
   add.Time("--drain-timeout-s", &o.drain_timeout, kSecond, 0, kDay, false,
-           "Time that accepted calls have to finish");
+           "Longest time for accepted calls to finish");
 
   add.Group("Log (on stderr)");
   const std::map<std::string, LogLevel> levels = {{"debug", LogLevel::kDebug},
@@ -270,8 +272,8 @@ void AddShutdownAndLog(Flags& add, ServerOptions& o) {
            CLI::IsMember(formats).description("FORMAT"), "text or json");
 }
 
-// Implements ParseCommandLine, but returns errors of the layers below the
-// flags.
+// Implements ParseCommandLine, but returns errors in the environment and the
+// file instead of printing them.
 absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
   CLI::App app(kDescription, "quantd");
   app.footer(kFooter);
@@ -286,12 +288,12 @@ absl::StatusOr<int> Parse(int argc, char** argv, CommandLine* command) {
       "File of settings, one on a line: any flag below without its dashes, "
       "like listen = 0.0.0.0:50151; unknown keys are refused");
   add.Switch("--check-config", &check,
-             "Read and check everything that a start would, print what is in "
-             "effect, and end: 0, or 2 and what is wrong");
+             "Read and check everything that a start would; print the settings "
+             "in effect and exit with 0, or print the error and exit with 2");
   add.Switch("--probe", &probe,
              "Ask the server that runs with these settings for its health, "
-             "and end: 0 serving, 1 not serving or not there, 2 settings that "
-             "cannot work");
+             "and exit with 0 (serving), 1 (not serving or not there) or 2 "
+             "(settings that cannot work)");
   AddAddressAndSecurity(add, command->options, command->probe);
   AddDevices(add, command->options);
   AddAdmission(add, command->options);

@@ -114,11 +114,11 @@ struct CommandLine {
   std::vector<std::string> unknown_environment;
 };
 
-// Fills in options that the parsed command line of `app` left open from the
-// lower layers, and the related fields of `command`. Every flag is a setting,
-// except those of the group `actions` and --help. `file_flag` is the flag that
-// names the file; the environment can also give it. INVALID_ARGUMENT, naming
-// the variable or the file and its key, if a value is invalid.
+// Fills in, from the lower layers, the options that the parsed command line of
+// `app` left open, and the related fields of `command`. Every flag is a
+// setting, except those of the group `actions` and --help. `file_flag` is the
+// flag that names the file; the environment can also give it. INVALID_ARGUMENT,
+// naming the variable or the file and its key, if a value is invalid.
 absl::Status ReadLayers(CLI::App* app, const std::string& actions,
                         const std::string& file_flag, CommandLine* command);
 
@@ -141,8 +141,9 @@ int ParseCommandLine(int argc, char** argv, CommandLine* command);
 absl::Status Validate(const ServerOptions& options);
 
 // Resolves --memory-peers, given as names or numbers; empty means the server's
-// own user. INVALID_ARGUMENT for an unknown name, and in a user namespace for
-// nobody, which stands for all users that it does not map.
+// own user. INVALID_ARGUMENT for an unknown name and, in a user namespace, for
+// the user nobody, which stands there for all users that the namespace does not
+// map.
 absl::StatusOr<std::vector<uid_t>> FindMemoryPeers(
     const std::vector<std::string>& users);
 

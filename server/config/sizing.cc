@@ -37,7 +37,8 @@ MemoryShares DivideBudget(size_t budget, int devices, int cuda_devices) {
   // Small calls never wait, so the largest message leaves room for them.
   shares.message =
       shares.receive - std::max(shares.receive / 16, size_t{1} << 20);
-  // All calls that may wait hold one each, below gRPC's limit.
+  // One window for each of 128 waiting calls (the default limit) stays below
+  // gRPC's limit.
   shares.window =
       std::clamp(shares.receive / 128, size_t{256} << 10, size_t{1} << 20);
   shares.per_device = (budget - shares.receive) / std::max(devices, 1);

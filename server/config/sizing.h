@@ -19,13 +19,13 @@ size_t HeadNeed(size_t bytes, size_t list_bytes);
 
 struct MemoryShares {
   size_t budget = 0;
-  size_t receive = 0;  // gate: messages
+  size_t receive = 0;  // the gate's limit for messages
   size_t message = 0;  // largest part of it that one message may need
   // Flow-control window: what gRPC holds of a connection's unread messages. Not
   // part of the budget.
   size_t window = 0;
-  size_t heads = 0;       // gate: not part of the budget
-  size_t per_device = 0;  // gate, and the limit of each device's pool
+  size_t heads = 0;       // the gate's limit for heads; not part of the budget
+  size_t per_device = 0;  // limit of the gate and of the pool for each device
   size_t grpc_quota = 0;  // gRPC's own hard limit, above `receive`
   size_t bound = 0;       // the most resident memory of the process
 };

@@ -35,7 +35,7 @@ class DeviceMonitor::Watched : public Engine::Work {
 
   // State of the test.
   Stage stage = Stage::kIdle;
-  bool hung = false;  // and reported
+  bool hung = false;  // the test hangs, which was reported
   bool first = true;  // no test has been done yet
   absl::Time since;   // start of the running test
   absl::Status status;
@@ -120,7 +120,7 @@ void DeviceMonitor::Report(int device, DeviceFault fault,
 void DeviceMonitor::HungJobEnded(int device) {
   engine_->health(device).HungJobEnded();
   absl::MutexLock lock(&mutex_);
-  // The cause of the hang is gone, so test it now.
+  // The hanging job is gone, so the device is tested now.
   devices_[device]->next_test = absl::InfinitePast();
 }
 
@@ -182,8 +182,8 @@ absl::Duration DeviceMonitor::RetryDelay() const {
   const absl::Time now = settings_.now();
   absl::Duration least = kLatestRetry;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    // A device recovered since the call was refused. Its next test, minutes
-    // away, does not matter.
+    // The device has recovered since the call was refused, so it does not
+    // matter that its next test is minutes away.
     if (engine_->health(i).healthy()) return kSoonestRetry;
     if (engine_->health(i).hanging() != 0) continue;
     least = std::min(least, devices_[i]->next_test - now);
@@ -260,7 +260,8 @@ void DeviceMonitor::Look(absl::Time now) {
       if (std::exchange(devices_[i]->abandon, false)) lost.push_back(i);
     }
   }
-  // These calls ask the gate, and perhaps this monitor, for another device.
+  // Without the lock: calls that lose their device ask the gate, and perhaps
+  // this monitor, for another one.
   for (const int device : lost) engine_->Abandon(device);
 }
 

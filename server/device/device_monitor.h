@@ -2,9 +2,10 @@
 // it works again, and tests working ones periodically.
 //
 // A device takes work while it is healthy; the fallback, while no other does.
-// The gate grants payload memory on no other device, and calls queued for a
-// lost device are told. A test confirms a fault within some milliseconds. Until
-// then calls wait for the device if there is no other, and health says SERVING.
+// The gate grants payload memory only on devices that take work, and calls
+// queued for a lost device are sent to another. A test confirms a fault within
+// some milliseconds. Until then calls wait for the device if there is no other,
+// and health says SERVING.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_DEVICE_DEVICE_MONITOR_H_
@@ -48,12 +49,13 @@ class DeviceMonitor {
   // Stop must have been called and returned true.
   ~DeviceMonitor();
 
-  // Tests every device; returns when all tests are done.
+  // Tests every device. Returns when each test has ended or is found to hang.
   void Start();
-  // Must be called periodically, from one thread: handles everything that takes
-  // time.
+  // Must be called periodically, from one thread: starts and judges tests, and
+  // sends calls away from lost devices.
   void Look(absl::Time now);
-  // Returns false if a test hangs, and its device with it.
+  // Starts no more tests. Returns false if a running one does not end within
+  // `patience`.
   bool Stop(absl::Duration patience);
 
   // Reports that a job failed because of the device, or hangs. `detail` is for
@@ -67,7 +69,7 @@ class DeviceMonitor {
   bool takes_work() const { return takes_work_; }
   // Number of jobs that hang, on all devices.
   int hanging() const;
-  // When the next device may work again.
+  // Time until a device may work again.
   absl::Duration RetryDelay() const;
 
  private:

@@ -102,8 +102,8 @@ class Workload {
 };
 
 struct Accounts {
-  // How long, and up to twice as long, an identity that holds nothing still
-  // counts as one of those that share the memory: clients pause between calls.
+  // Time for which, or up to twice as long, an identity that holds nothing
+  // still counts as one that shares the memory: clients pause between calls.
   static constexpr absl::Duration kRemembered = absl::Seconds(1);
 
   // `limits` lists the limits of messages and of heads, then of each device's

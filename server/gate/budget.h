@@ -1,4 +1,4 @@
-// Counts bytes by account, and those that each identity holds of each.
+// Counts the bytes that are used of each account, in all and by identity.
 //
 // Not thread-safe: the gate's lock guards it.
 #ifndef QUANTD_SERVER_GATE_BUDGET_H_

@@ -12,15 +12,16 @@ namespace {
 // deadlines.
 constexpr double kPartOfTime = 0.7;
 
-// An identity that holds more of an account than its part leaves one part in
-// kLeaves of it to the others. Without this, an identity that takes no replies
-// would keep everybody waiting until those replies are cancelled. A quarter was
-// less than the two requests of 16 MiB that others had under way.
+// An identity that holds more than its fair share of an account must leave
+// 1/kLeaves of the account to others. Without this, an identity that takes no
+// replies would keep everybody waiting until those replies are cancelled. With
+// kLeaves 4, what was left was less than two requests of 16 MiB that others had
+// under way.
 constexpr size_t kLeaves = 2;
 
-// A call that takes one part in kNegligible of what is left, or less, passes
-// all the same. Without this, the small calls of an identity would wait for its
-// own large ones.
+// A call that needs at most 1/kNegligible of the free bytes is exempt from this
+// rule. Without this, the small calls of an identity would wait for its own
+// large ones.
 constexpr size_t kNegligible = 64;
 
 // Lanes of a device. Devices beyond 31 share lanes, which only makes more
@@ -31,8 +32,8 @@ WaitList::Lanes BytesLane(size_t device) {
 WaitList::Lanes PlacesLane(size_t device) {
   return WaitList::Lanes{1} << (31 + device % 31);
 }
-// Lane of a waiter whose device is lost or whose identity has used up its part:
-// it keeps nothing from others.
+// Lane of a waiter whose device is lost or whose identity has used up its
+// share: it reserves nothing.
 constexpr WaitList::Lanes kNoLane = WaitList::Lanes{1} << 63;
 
 std::vector<size_t> AccountsOf(const Gate::Limits& limits) {
@@ -125,7 +126,8 @@ bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
   const size_t held = budget.held_by(lease.has_.identity, account);
   const size_t limit = budget.limit(account);
   const size_t sharers = std::max<size_t>(1, budget.holders());
-  // It holds no more of the account than the average, or than its fair part.
+  // First: the identity holds no more of the account than the average one, or
+  // stays within its fair share.
   return held * sharers <= budget.used(account) ||
          held + asking.bytes <= limit / sharers ||
          asking.bytes > limit - limit / kLeaves || now >= asking.exempt ||
@@ -197,8 +199,8 @@ Gate::Answer Gate::Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
   asking->priority = lease->has_.priority;
   asking->since = now;
   asking->until = std::min(asking->deadline, now + limits_.max_wait);
-  // Beside a crowd of others the turn of an identity that holds much would
-  // never come.
+  // Without this, the turn of an identity that holds much would never come
+  // beside a crowd of others.
   asking->exempt = now + limits_.max_wait / 2;
   if (stopped_) return {Outcome::kStopped};
   if (waiters == &payloads_ && !HasDevice(asking->device)) {

@@ -68,7 +68,7 @@ class Gate {
     absl::Duration max_wait = absl::Seconds(10);
   };
   struct Ask {
-    size_t bytes = 0;  // that the message needs
+    size_t bytes = 0;  // what the message needs
     // The identity charged for the bytes; empty: a share of its own.
     std::string identity;
     Priority priority = Priority::kNormal;

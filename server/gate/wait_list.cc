@@ -10,13 +10,13 @@
 namespace quantd {
 namespace {
 
-// A call that has waited this long goes first; with low priority, four times as
-// long. Without it an identity that holds much, or a low priority, could wait
-// for ever.
+// A call that has waited this long goes first; with low priority, after four
+// times as long. Without this an identity that holds much, or a low priority,
+// could wait for ever.
 constexpr absl::Duration kPatience = absl::Seconds(1);
-// One part in kPassing of a large call's bytes may pass it. Without this a call
-// of 4 KiB waits as long as one of 1 GiB; without the limit, the large one
-// waits for ever.
+// Smaller calls with 1/kPassing of a large call's bytes in all may pass it. If
+// none could pass, a call of 4 KiB would wait as long as one of 1 GiB; without
+// the limit, the large one would wait for ever.
 constexpr size_t kPassing = 4;
 
 absl::Time EndOfPatience(const WaitList::Waiting& w) {

@@ -35,7 +35,7 @@ class WaitList {
     Priority priority = Priority::kNormal;
     absl::Time since;
     absl::Time until = absl::InfiniteFuture();
-    // From when its identity's share no longer holds it back.
+    // Time from which its identity's share no longer holds it back.
     absl::Time exempt = absl::InfiniteFuture();
     size_t passed = 0;  // bytes of smaller calls that were served before it
   };

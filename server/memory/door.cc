@@ -57,7 +57,8 @@ ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
     for (size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
-      // Memory files have seals, and are closed at once.
+      // A file with seals is memory, and closes at once; all others are closed
+      // apart.
       descriptors->emplace_back(fd, fcntl(fd, F_GET_SEALS) < 0);
     }
   }

@@ -24,8 +24,8 @@ absl::StatusOr<std::shared_ptr<const Region>> FindRegion(
   }
   if (!region->IsWhole()) {
     return FieldError(fmt::format("{}.region", field),
-                      "a region that has all of its pages, as when it came",
-                      "one of which some were taken away");
+                      "a region that has all of its pages, as when offered",
+                      "one that has lost some of them");
   }
   return region;
 }
@@ -94,8 +94,9 @@ absl::Status Places::FindEvents(const wire::LentRanges& lent,
     if (*event == nullptr) return wire::UnknownEvent(field);
     if ((*event)->device() == device_) return absl::OkStatus();
     return FieldError(field,
-                      device_.empty() ? "none of a call on the host's memory"
-                                      : "an event of " + device_,
+                      device_.empty()
+                          ? "none, as the call's memory is the host's"
+                          : "an event of " + device_,
                       "one of " + (*event)->device());
   };
   if (auto s = find(wire::kWaitEvent, lent.wait_event, &wait_event_); !s.ok()) {

@@ -106,7 +106,7 @@ Taken TakeOffer(const wire::Offer& offer, Descriptor descriptor,
   Region::Parts parts{std::move(taking), !offer.read_only, nullptr, 0,
                       std::move(descriptor)};
   if (!wire::IsOfDevice(offer.kind)) return TakeHost(offer, std::move(parts));
-  // The mapping no longer needs the descriptor.
+  // Opening the mapping needs the descriptor; the open mapping does not.
   auto mapping = DeviceMapping::Open(
       {offer.uuid, offer.ipc, Descriptor(std::move(parts.memfd)).get()},
       offer.size);

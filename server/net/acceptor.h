@@ -35,11 +35,12 @@ class Acceptor {
  public:
   struct Limits {
     size_t connections = 1024;
-    // Time after which a peer that takes nothing of what it is owed is
+    // Time after which a peer that takes nothing of what is sent to it is
     // disconnected.
     absl::Duration max_stuck = absl::Minutes(1);
     // Time without a call after which a connection may be closed to make room.
-    // A shorter time would end those whose first call is still on its way.
+    // A shorter time would end connections whose first call is still on its
+    // way.
     absl::Duration idle = absl::Seconds(1);
   };
 

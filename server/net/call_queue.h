@@ -73,9 +73,9 @@ class LoneCaller {
   static constexpr int kNoAccident = 3;
   static constexpr std::chrono::milliseconds kMemory{100};
 
-  // What arrived during the last job has not been seen.
+  // Calls that arrived during the last job have not been looked for yet.
   std::atomic<bool> unseen_{false};
-  std::atomic<int> at_hand_{0};  // calls in a row that were
+  std::atomic<int> at_hand_{0};  // calls in a row that came during a job
   // When there last were several callers; initially long ago.
   std::atomic<int64_t> crowded_{INT64_MIN / 2};
 };

@@ -25,8 +25,8 @@ ino_t InodeOf(int fd) {
                                                              : 0;
 }
 
-// Bytes thrown away at a time. Byte by byte it would take as long as the peer
-// writes.
+// Bytes thrown away at a time. In small steps this would go on as long as the
+// peer writes.
 constexpr size_t kThrownAway = 1 << 20;
 
 std::optional<tcp_info> TcpInfoOf(int fd) {
@@ -116,8 +116,8 @@ std::optional<Connection::Sending> Connection::Sent() const {
 }
 
 void Connection::Shut() const {
-  // Duplicated for a moment: otherwise the number could be reused by another
-  // socket between the check and the shutdown.
+  // Duplicated for a moment: otherwise another socket could get the
+  // descriptor's number between the check and the shutdown.
   const int own = fd_ < 0 ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return;
   if (InodeOf(own) == inode_) {

@@ -31,7 +31,7 @@ void QueueThreads::Add(grpc::CompletionQueue* queue, QueueUsers* users) {
   Seat& seat = *seats_.emplace_back(std::make_unique<Seat>(queue, users));
   seat.thread = std::thread([this, &seat] { Run(seat); });
   if (pthread_getcpuclockid(seat.thread.native_handle(), &seat.clock) != 0) {
-    // A waiting thread seems busy, which does no harm.
+    // With this clock a waiting thread seems busy, which does no harm.
     seat.clock = CLOCK_MONOTONIC;
   }
 }
@@ -45,7 +45,8 @@ void QueueThreads::Join() {
   }
   nothing_.Shutdown();
   for (const auto& seat : seats) {
-    // A queue that is shut down is drained.
+    // Wakes threads whose queues have no users: they must drain their queues,
+    // too.
     if (seat->users != nullptr) seat->users->Enter();
   }
   for (const auto& seat : seats) seat->thread.join();

@@ -74,7 +74,7 @@ class QueueThreads {
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = SteadyNow();
   int reading_ ABSL_GUARDED_BY(mutex_) = 0;
   bool joined_ ABSL_GUARDED_BY(mutex_) = false;
-  // Readers ask this queue, which never has events, while they have users.
+  // Readers read sockets by asking this queue, which never has events.
   grpc::CompletionQueue nothing_;
   std::deque<QueueUsers> readers_;
 };

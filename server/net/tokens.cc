@@ -54,18 +54,18 @@ absl::Status Grant(std::string_view setting, Caller* caller) {
   if (key == "methods") {
     const auto methods = ParseMethods(value);
     if (!methods) {
-      return expected("methods= takes names of methods, separated by commas");
+      return expected(
+          "has methods= without names of methods, separated by commas");
     }
     caller->methods = *methods;
   } else if (key == "priority") {
     if (value != "high" && value != "normal") {
       return expected(
-          "priority= takes high, for calls that may go first, or "
-          "normal");
+          "has a priority= other than high (calls may go first) or normal");
     }
     caller->may_be_high = value == "high";
   } else {
-    return expected("behind the name there may be methods= and priority=");
+    return expected("has other settings than methods= and priority=");
   }
   return absl::OkStatus();
 }
@@ -147,7 +147,8 @@ absl::StatusOr<TokenHashes> TokenHashes::Load(const std::string& path) {
           "made; make it anew: printf %s \"$TOKEN\" | sha256sum");
     }
     if (tokens.callers_.size() == kMostTokens) {
-      return refuse(fmt::format("is one too many of {} tokens", kMostTokens));
+      return refuse(
+          fmt::format("is one more than the limit of {} tokens", kMostTokens));
     }
     const auto caller = ReadCaller(digits, line.substr(kHashDigits));
     if (!caller.ok()) return refuse(std::string(caller.status().message()));

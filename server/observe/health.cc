@@ -8,7 +8,8 @@
 namespace quantd {
 namespace {
 
-// A client needs one on a connection, orchestrators and proxies a few.
+// Limits of the calls of Health/Watch: a client needs one on a connection,
+// orchestrators and proxies a few.
 constexpr size_t kMaxWatchers = 1024;
 constexpr size_t kMaxWatchersOfConnection = 16;
 
@@ -71,7 +72,7 @@ SmallMethod HealthService::Watch(const Connection& connection) {
   method.answer = [this, place, known = std::optional<bool>()](
                       absl::Span<const std::string_view> message,
                       std::string_view) mutable {
-    // Asked again for changes, it is not given the request any more.
+    // The request is given only the first time, not when changes are asked for.
     if (!known) known = Knows(message);
     return Reply(*known ? Status() : kServiceUnknown);
   };

@@ -17,7 +17,8 @@ namespace quantd {
 
 class HealthService {
  public:
-  // Not serving before the first call, nor while no device takes work.
+  // Health is NOT_SERVING until SetServing(true), and while no device takes
+  // work.
   void SetServing(bool serving) { serving_ = serving; }
   void SetDevices(bool any) { has_device_ = any; }
   bool serving() const { return serving_ && has_device_; }

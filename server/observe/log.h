@@ -24,7 +24,8 @@ enum class LogFormat { kText, kJson };
 
 // The defaults are kInfo and kText.
 void ConfigureLog(LogLevel level, LogFormat format);
-// For callers that would spend time on making the fields.
+// Whether lines of that level are written, for callers that would spend time on
+// making the fields.
 bool LogEnabled(LogLevel level);
 
 // The views must live until Log returns.

@@ -24,7 +24,8 @@ enum class LogLevel { kDebug = 1, kInfo, kWarn, kError, kOff = 6 };
 
 class LogSampler {
  public:
-  // Lines of a kind in each window, which begins with the first of them.
+  // Lines of a kind that are written in each window, which begins with the
+  // first of them.
   static constexpr uint64_t kLines = 10;
   static constexpr absl::Duration kWindow = absl::Seconds(10);
 

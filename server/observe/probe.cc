@@ -38,9 +38,9 @@ absl::StatusOr<std::string> AddressOf(const ServerOptions& options) {
   if (address.ends_with(":0") && !address.starts_with("unix")) {
     if (options.port_file.empty()) {
       return absl::InvalidArgumentError(
-          "--listen names no port; give --port-file as the server has it");
+          "--listen names no port; give the --port-file of the server");
     }
-    // Written once the server serves, so a missing file is not an error.
+    // Written once the server serves, so a missing file means that it does not.
     const auto text = security::ReadSmallFile(
         "--port-file " + options.port_file, options.port_file);
     if (!text.ok()) return absl::UnavailableError(text.status().message());

@@ -57,7 +57,7 @@ TEST(Enums, EqualThoseOfTheKernels) {
   EXPECT_EQ(v1::QuantizeRequest::descriptor()->file()->enum_type_count(), 12);
 }
 
-// Expects that FromProto keeps every number of `e`, and turns others into 0.
+// Expects that ToProto keeps every number of `e`, and turns others into 0.
 template <typename T>
 void ExpectBridge(const EnumDescriptor* e) {
   SCOPED_TRACE(e->full_name());
@@ -70,7 +70,7 @@ void ExpectBridge(const EnumDescriptor* e) {
   }
 }
 
-// Expects the same of the conversion to protobuf.
+// Expects the same of FromProto.
 template <typename Proto>
 void ExpectBridgeBack(const EnumDescriptor* e) {
   SCOPED_TRACE(e->full_name());

@@ -96,7 +96,7 @@ std::vector<Head> Heads() {
       {"empty refs", Method::kDequantize, Many(Delimited(3, ""))},
       {"refs with a shape", Method::kDequantize,
        Many(Delimited(3, Delimited(4, "\1")))},
-      {"shapes in words", Method::kDequantize,
+      {"refs with an unpacked shape", Method::kDequantize,
        Many(Delimited(3, Tag(4, kVarint) + "\1"))},
       {"unknown numbers", Method::kQuantize, Many(Tag(90, kVarint) + "\1")},
       {"unknown bytes", Method::kQuantize, Many(Delimited(90, ""))},

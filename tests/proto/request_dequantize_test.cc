@@ -102,7 +102,7 @@ TEST(ReadDequantize, ErrorsUseTheRequestsFieldNames) {
                "K = 32");
 }
 
-TEST(ReadDequantize, AmaxIsAFieldOnlyWhereThereIsOne) {
+TEST(ReadDequantize, AmaxFieldIsLegalOnlyForASingleAmax) {
   const std::string only = "no amax, except with nvfp4, nvfp4_2d";
   const std::string got = "an amax with a format that does not use it";
   EXPECT_WRONG(Of(v1::FORMAT_FP8_E4M3, 132), m.set_amax(1), "amax", only, got);

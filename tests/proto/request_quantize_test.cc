@@ -1,5 +1,5 @@
-// Tests that every field of QuantizeRequest reaches the plan, and of the error
-// if it is wrong. The plan's own tests check which combinations are legal.
+// Tests that every field of QuantizeRequest reaches the plan, and that a wrong
+// one gives its error. The plan's own tests check which combinations are legal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -337,7 +337,7 @@ TEST(ReadQuantize, AcceptsLongLists) {
   m.mutable_options()->add_scale(1);
   m.mutable_options()->mutable_history()->mutable_amax()->Resize(65536, 1);
   EXPECT_THAT(Parse(m), IsOk());
-  // A group for each row of a large tensor.
+  // An amax for each row of a large tensor.
   m = Quantize();
   m.mutable_tensor()->set_shape(0, 262144);
   m.mutable_tensor()->set_shape(1, 32);

@@ -177,7 +177,7 @@ TEST(Streams, MaximaAndReducedAmaxRoundTrip) {
     EXPECT_EQ(GetFieldViolation(ParseStreamStart(both).status())->field,
               "reduced_amax");
   }
-  // The largest number of values is accepted packed, but not unpacked.
+  // The largest number of values is accepted, but not twice as many.
   CopyAmax most;
   most.rowwise.resize(kMostReduced, 1);
   const std::string large = ReducedAmax(most);

@@ -1,5 +1,5 @@
 // Tests of the checks before any connection: addresses, tokens, their files and
-// quotas.
+// rights.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

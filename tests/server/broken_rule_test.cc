@@ -1,5 +1,6 @@
 // Tests that malformed messages and wrong sizes give a typed error, and that
-// the next client is served. python_stub_test has rules that a request breaks.
+// the next client is served. python_stub_test sends requests that are well
+// formed but break a rule.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -111,8 +111,8 @@ TEST_F(OperatorTest, UnreadLogDoesNotBlockCalls) {
       Shell("exec \"$@\" 2>" + At("log"),
             {"--log-level", "debug", "--metrics-address", "127.0.0.1:0"}));
   ASSERT_TRUE(server.running());
-  // These lines of about 400 bytes exceed the log's queue of 1 MiB and the 1
-  // MiB being written.
+  // These lines of about 400 bytes do not all fit into the log's queue of 1
+  // MiB.
   constexpr int kCalls = 8000;
   const auto channel = Dial(server.address());
   RpcOptions options;

@@ -148,7 +148,7 @@ TEST_F(LimitTest, ServesWithBothCpuDevices) {
   StartReal({"cpu:0", "cpu:1"});
   std::set<std::string> devices;
   for (int i = 0; i < 8; ++i) {
-    // The sizes run on the network thread and on workers.
+    // The small requests run on the network thread, the large ones on workers.
     const RpcResult result =
         Call(channel_, QuantizeOnes(i % 2 ? 4 : 128).SerializeAsString());
     v1::QuantizeReply reply;
@@ -188,7 +188,7 @@ TEST_F(LimitTest, DeviceFaultNamesOnlyTheDevice) {
   EXPECT_NE(result.status.error_message().find("fake:"), std::string::npos);
 }
 
-TEST_F(LimitTest, DoesNotRevealTheFaultWithoutADevice) {
+TEST_F(LimitTest, DoesNotRevealTheFaultIfNoDeviceIsLeft) {
   StartFake();
   control_.Fail(absl::InternalError("pointer 0x1234 in /some/file.cu:12"));
   const RpcResult result = Call(channel_, QuantizeOnes(4).SerializeAsString());

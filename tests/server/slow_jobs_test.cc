@@ -41,7 +41,7 @@ class SlowJobsTest : public ServerTest,
     }
     return call.Finish();
   }
-  void GetOn(absl::Duration time) {
+  void MakeProgress(absl::Duration time) {
     for (const absl::Time end = absl::Now() + time; absl::Now() < end;) {
       control_.Step();
       absl::SleepFor(absl::Milliseconds(5));
@@ -58,7 +58,7 @@ TEST_P(SlowJobsTest, SlowJobsWithProgressAreNotEnded) {
     });
   }
   EXPECT_TRUE(control_.AwaitRunning(4));
-  GetOn(2 * kMaxJob);
+  MakeProgress(2 * kMaxJob);
   control_.Open();
   for (std::thread& client : clients) client.join();
 }
@@ -71,7 +71,7 @@ TEST_P(SlowJobsTest, JobWithoutProgressCountsAsHanging) {
     EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_NO_DEVICE);
   });
   EXPECT_TRUE(control_.AwaitRunning(1));
-  GetOn(kMaxJob / 4);
+  MakeProgress(kMaxJob / 4);
   client.join();
 }
 

@@ -174,8 +174,8 @@ TEST_F(StreamEndsTest, StalledStreamsStayWithinTheBudget) {
   options_.max_wait = absl::Seconds(3);
   options_.max_receive = absl::Seconds(3);
   StartReal({"cpu:0"});
-  // A client that has received a reply no longer suffers from stalled streams
-  // of its host.
+  // This client connects before the crowd. Its connection has a share of its
+  // own, so the crowd's streams do not starve it.
   const auto good = channel_;
   ASSERT_TRUE(Call(good, QuantizeOnes(64).SerializeAsString()).status.ok());
   std::atomic<bool> over{false};
@@ -237,7 +237,7 @@ TEST_F(StreamEndsTest, EndsAStreamThatDoesNotRead) {
   EXPECT_FALSE(call.Finish().status.ok());
 }
 
-TEST_F(StreamEndsTest, DrainLetsItFinish) {
+TEST_F(StreamEndsTest, DrainLetsAStreamFinish) {
   StartFake();
   auto call = Open(4);
   ASSERT_TRUE(Eventually([&] { return control_.begun() == 1; }));
@@ -252,7 +252,7 @@ TEST_F(StreamEndsTest, DrainLetsItFinish) {
   drain.join();
 }
 
-TEST_F(StreamEndsTest, DrainTimeoutEndsIt) {
+TEST_F(StreamEndsTest, DrainTimeoutEndsAStream) {
   options_.drain_timeout = absl::Milliseconds(200);
   StartFake();
   auto call = Open(4);

@@ -176,7 +176,7 @@ TEST_F(StreamTest, DequantizeRangesMayOverlapAndLeaveGaps) {
   EXPECT_EQ(got.last.reply_case(), v1::StreamReply::kDequantize);
 }
 
-TEST_F(StreamTest, AcceptsManyTinyChunksAndNone) {
+TEST_F(StreamTest, AcceptsManyTinyChunksAndNoChunks) {
   StartReal({"cpu:0"});
   const Streamed ones(QuantizeOnes(16));
   const StreamResult tiny = SendCut(channel_, ones.start, ones.payload, {4});

@@ -91,7 +91,7 @@ TEST(MapSharedTest, PopulatesOnlyOnRequest) {
   EXPECT_EQ(munmap(mapped, 4 * kLargePage), 0);
 }
 
-// A mapping smaller than a large page has none.
+// Only the first large page fits: the rest of the mapping is smaller than one.
 TEST(MapSharedTest, LargePagesEndWithinTheMapping) {
   const size_t bytes = 2 * kLargePage - kPage;
   const Memfd memfd(bytes);

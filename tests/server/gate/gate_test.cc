@@ -142,8 +142,8 @@ TEST_F(GateTest, LimitsTheNumberAndBytesOfWaiters) {
   full.Reset();
   gate_->Decide(now_);
   for (int i : {0, 3}) EXPECT_EQ(waits[i].outcome, Outcome::kGranted);
-  // While others wait, an identity with a large share must leave them a
-  // quarter.
+  // An identity with a large share must leave half to others, as long as
+  // another one holds memory or did so a short time ago.
   EXPECT_EQ(waits[1].told, 0);
   waits[3].lease.Reset();
   gate_->Decide(now_);

@@ -172,7 +172,7 @@ TEST_F(WaitListTest, RefusesNewWaitersOfTheLargestShare) {
   EXPECT_EQ(Leavers(Make("c1", 5, "c"), 9, 15), "a2 b1 ");
 }
 
-TEST_F(WaitListTest, TooLargeANewWaiterDisplacesNone) {
+TEST_F(WaitListTest, NewWaiterThatIsTooLargeDisplacesNone) {
   for (const char* name : {"a", "b", "c"}) Add(name, 10, name);
   EXPECT_EQ(Leavers(Make("d", 25, "d"), 9, 50), "newcomer");
   EXPECT_EQ(queue_.size(), 3u);

@@ -232,7 +232,7 @@ TEST_F(GpuEvents, MustBelongToTheGpuOfTheMemory) {
   request = Lent(host.name);
   request.mutable_memory()->set_record_event(name);
   ExpectRefused(request, "memory.record_event",
-                "none of a call on the host's memory", "one of cuda:1");
+                "none, as the call's memory is the host's", "one of cuda:1");
   EXPECT_EQ(of_other.records(), 0);
 }
 

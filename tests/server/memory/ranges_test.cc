@@ -184,8 +184,8 @@ TEST_F(Ranges, RefusesRegionsWithMissingPages) {
             0);
   const auto refused = [&] {
     ExpectRefused(request, "memory.inputs[0].region",
-                  "a region that has all of its pages, as when it came",
-                  "one of which some were taken away");
+                  "a region that has all of its pages, as when offered",
+                  "one that has lost some of them");
   };
   refused();
   // The region stays refused, because pages could disappear again between

@@ -85,7 +85,7 @@ TEST(ReadersTest, FollowTheLoadOfTheThreads) {
   EXPECT_EQ(Readers(1, 2, 2, 1.9), 2);
   EXPECT_EQ(Readers(2, 2, 3, 3), 2) << "all threads read already";
   EXPECT_EQ(Readers(2, 2, 3, 1), 2)
-      << "releasing a thread would need it again at once";
+      << "a released thread would be needed again at once";
   EXPECT_EQ(Readers(2, 2, 3, 0.5), 1);
   EXPECT_EQ(Readers(1, 2, 2, 0), 0);
   EXPECT_EQ(Readers(0, 2, 1, 0), 0);

@@ -81,7 +81,7 @@ TEST(LogSamplerTest, CountsDroppedLines) {
   };
   EXPECT_EQ(admitted("bad", start), LogSampler::kLines);
   EXPECT_EQ(admitted("busy", start), LogSampler::kLines)
-      << "each event has its own limit";
+      << "each kind has its own limit";
   EXPECT_EQ(admitted("bad", start + absl::Seconds(9)), 0u);
   EXPECT_TRUE(sampler.Admit(LogLevel::kInfo, "call", "rare", start));
   EXPECT_TRUE(sampler.Close(start + absl::Seconds(9)).empty());
@@ -109,7 +109,7 @@ class LogTest : public testing::Test {
     for (const int fd : {stderr_, ends_[0], ends_[1]}) close(fd);
   }
 
-  // Reads until the text ends with `end`.
+  // Reads until the text contains `end`.
   std::string ReadUntil(std::string_view end) const {
     std::string text;
     char buffer[4096];
@@ -168,7 +168,7 @@ TEST_F(LogTest, UnreadPipeBlocksNoThreadAndDropsAreReported) {
   EXPECT_LT(dropped, kLines) << "the first lines fit into the pipe";
   const std::string note = "log_dropped lines=" + std::to_string(dropped);
   std::string text = ReadUntil(note);
-  // Some lines were dropped before the note, others after it.
+  // Lines that were kept may come before the note and after it.
   Log(LogLevel::kInfo, "last", {});
   text += ReadUntil("last\n");
   EXPECT_EQ(Count(text, " line number="), kLines - dropped);

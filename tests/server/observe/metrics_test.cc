@@ -167,7 +167,7 @@ TEST_F(MetricsTest, CountsCallsBytesStagesAndRotations) {
     EXPECT_GT(stage("sum", name), 0) << name;
     sum += stage("sum", name);
   }
-  // The CPU backend copies no tensors, so this stage stays empty.
+  // The CPU backend copies no tensors, so these stages stay empty.
   EXPECT_EQ(stage("count", "copy_in"), 0);
   EXPECT_EQ(stage("count", "copy_out"), 0);
   EXPECT_LT(sum, page["quantd_request_duration_seconds_sum{method=\"Quantize\"}"

@@ -13,9 +13,10 @@ constexpr std::string_view kFused[] = {
     // With the gates of linear attention, like Kimi's.
     "q_proj,k_proj,v_proj,a_proj,b_proj,f_proj,f_a_proj,g_a_proj",
     "f_b_proj,g_b_proj",
-    "gate_proj,up_proj",
+    "gate_proj,up_proj,dense_h_to_4h",
     "w1,w3",
-    "query,key,value",
+    "query,key,value,key_value",
+    "query_net,key_net,value_net",
     "q,k,v",
     "wq,wk,wv",
     "to_q,to_k,to_v",
@@ -25,7 +26,9 @@ constexpr std::string_view kFused[] = {
     "q_a_proj,kv_a_proj_with_mqa",
     "in_proj_qkv,in_proj_z",
     "in_proj_b,in_proj_a",
+    "index_q_proj,index_k_proj",
     "fc11,fc12",
+    "fc1,fc3",
     "c_fc_0,c_fc_1",
 };
 
@@ -66,6 +69,16 @@ bool IsWide(const Model& model) {
                      });
 }
 
+// Whether a gated MLP consists of w1, w2 and c_proj, as in the first Qwen.
+bool HasTwoGates(const Model& model) {
+  return std::any_of(
+      model.tensors().begin(), model.tensors().end(), [&](const auto& t) {
+        const auto [parent, leaf] = SplitModule(ModuleOf(t.name()));
+        return leaf == "w2" &&
+               model.Find(std::string(parent) + ".c_proj.weight") != nullptr;
+      });
+}
+
 FusedNames Names(std::string_view text) {
   const NameParts parts = PartsOfName(text, ',');
   return {parts.begin(), parts.end()};
@@ -94,6 +107,7 @@ absl::StatusOr<Architecture> Architecture::Of(
     a.fused_.push_back(names);
   }
   // The user's groups take precedence.
+  if (HasTwoGates(model)) a.fused_.push_back({"w1", "w2"});
   for (const std::string_view text : kFused) {
     a.fused_.push_back(Names(text));
   }

@@ -6,6 +6,7 @@
 
 #include "client/checkpoint/anatomy/adapter.h"
 #include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/anatomy/strays.h"
 #include "client/checkpoint/decode_planner.h"
@@ -47,6 +48,7 @@ class Planner {
     plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
     weights_.clear();
     if (auto s = TakeInputs(selection_, &plan_); !s.ok()) return s;
+    if (auto s = CheckNameless(model_, plan_); !s.ok()) return s;
     NoteWhatIsOdd();
     if (auto s = LayOut(); !s.ok()) return s;
     if (auto s = CheckSum(); !s.ok()) return s;

@@ -93,8 +93,7 @@ class Sums {
   void Add(const std::vector<float>& a, const std::vector<float>& b) {
     for (size_t i = 0; i < a.size(); ++i) {
       if (!std::isfinite(a[i]) || !std::isfinite(b[i])) {
-        d_.not_finite +=
-            a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]));
+        d_.not_finite += a[i] != b[i];
         continue;
       }
       const double x = a[i];

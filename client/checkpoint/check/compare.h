@@ -33,7 +33,7 @@ struct TensorDifference {
   double sqnr_db = 0;
   double cosine = 0;
   double max_error = 0;
-  // Count of numbers that differ and are NaN or infinite in a or b.
+  // Count of numbers that are NaN in a or b, or infinite in one of them.
   uint64_t not_finite = 0;
   // Largest magnitude of a (amax) and of b (amax_b), root mean square of a
   // (rms).

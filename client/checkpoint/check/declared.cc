@@ -103,6 +103,9 @@ Declared::Declared(const Model& model)
                  : ReadConfig(model.folder().OpenFile(kModelOptFile));
   own_status_ = own.status();
   if (own.ok()) own_ = *std::move(own);
+  if (quantization() == this->own() && this->own() != nullptr) {
+    dialect_ = Dialect::kModelOpt;
+  }
   const Json* q = quantization();
   const ModuleList::Rule rule = ListRuleOf(dialect_);
   ignored_ = ModuleList(FirstMember(q, {"ignore", "modules_to_not_convert",
@@ -124,7 +127,7 @@ Declared::Declared(const Model& model)
 
 const Json* Declared::quantization() const {
   const auto said = QuantizationsIn(*config_);
-  const Json* q = said.empty() ? nullptr : said.front().json;
+  const Json* q = said.empty() ? own() : said.front().json;
   return q != nullptr && q->is_object() ? q : nullptr;
 }
 

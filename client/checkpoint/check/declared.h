@@ -50,7 +50,8 @@ class Declared {
   explicit Declared(const Model& model);
 
   // The outermost description of the quantization in config.json, such as
-  // quantization_config; nullptr if it is not an object.
+  // quantization_config, or else own(), which vLLM and SGLang read then;
+  // nullptr if it is not an object.
   const Json* quantization() const;
   Dialect dialect() const { return dialect_; }
   // The error of reading hf_quant_config.json, or OK. own() is its

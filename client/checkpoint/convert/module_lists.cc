@@ -8,6 +8,7 @@
 
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
+#include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
@@ -18,6 +19,7 @@ namespace quantd::checkpoint {
 namespace {
 
 constexpr std::string_view kExperts = "experts";
+constexpr std::string_view kOfExperts = ".experts.";
 
 // Names of modules for images and sound in vLLM and SGLang, which rename those
 // of the file: HunyuanOCR's "vit" is "visual", Pixtral's "vision_tower" is
@@ -55,7 +57,28 @@ class Modules {
     }
   }
 
-  const std::vector<std::string>& quantized() const { return quantized_; }
+  // The quantized modules, and the names that engines look up for quantized
+  // experts whatever their names in the file are. Call after Plain().
+  std::vector<std::string> Quantized() const {
+    const auto stacks_of = [](const auto& modules) {
+      std::set<std::string_view> stacks;
+      for (const std::string_view name : modules) {
+        const size_t at = name.find(kOfExperts);
+        if (at == std::string_view::npos) continue;
+        stacks.insert(name.substr(0, at + kOfExperts.size()));
+      }
+      return stacks;
+    };
+    const auto mixed = stacks_of(seen_);
+    std::vector<std::string> names = quantized_;
+    for (const std::string_view stack : stacks_of(quantized_)) {
+      if (mixed.count(stack) > 0) continue;
+      for (const char* leaf : {"gate_proj", "up_proj", "down_proj"}) {
+        names.push_back(fmt::format("{}0.{}", stack, leaf));
+      }
+    }
+    return names;
+  }
 
   // The modules that are not quantized. A name that ends with kAllBelow stands
   // for all experts of a layer, for which engines have separate names even if
@@ -230,7 +253,11 @@ std::vector<std::string> IgnoredExpressions(const Model& model,
                                             bool embeddings, NameStyle style) {
   Modules modules(model, plan);
   auto plain = modules.Plain(plan, embeddings);
-  return ModuleExpressions(std::move(plain), modules.quantized(), style);
+  auto texts = ModuleExpressions(std::move(plain), modules.Quantized(), style);
+  if (style == NameStyle::kRegular && LeavesNameless(model, plan)) {
+    texts.emplace_back("re:^$");
+  }
+  return texts;
 }
 
 std::vector<std::string> IgnoredNames(const Model& model,

@@ -1,11 +1,13 @@
 #include "client/checkpoint/convert/weight_decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/weight_values.h"
+#include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -13,6 +15,21 @@ namespace {
 absl::Span<const std::byte> AsBytes(const std::vector<uint16_t>& numbers) {
   return {reinterpret_cast<const std::byte*>(numbers.data()),
           numbers.size() * sizeof(uint16_t)};
+}
+
+// INVALID_ARGUMENT if one of the values, which begin with row `first`, is NaN
+// or infinite.
+absl::Status CheckFinite(const StoredWeight& w, int64_t first,
+                         const std::vector<float>& values) {
+  const auto bad = std::find_if(values.begin(), values.end(),
+                                [](float x) { return !std::isfinite(x); });
+  if (bad == values.end()) return absl::OkStatus();
+  const int64_t at = bad - values.begin();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: its codes and scales give {} at row {}, column {}; "
+                  "correct the model first",
+                  w.module, std::isnan(*bad) ? "NaN" : "Inf",
+                  first + at / w.cols, at % w.cols));
 }
 
 using Sink = std::function<absl::Status(size_t, absl::Span<const std::byte>)>;
@@ -30,6 +47,7 @@ absl::Status DecodeStack(const Model& model, const DecodedWeight& stack,
     reader.RoundToOdd();
     reader.MendZeros();
     if (auto s = reader.Read(0, w.rows, &values); !s.ok()) return s;
+    if (auto s = CheckFinite(w, 0, values); !s.ok()) return s;
     for (int64_t i = 0; i < w.rows; ++i) {
       for (int64_t j = 0; j < w.cols; ++j) {
         numbers[static_cast<size_t>(j * all + before + i)] =
@@ -64,6 +82,7 @@ absl::Status DecodeWeight(const Model& model, const DecodedWeight& decoded,
     for (int64_t row = 0; row < w.rows; row += most) {
       const int64_t count = std::min(most, w.rows - row);
       if (auto s = reader.Read(row, count, &values); !s.ok()) return s;
+      if (auto s = CheckFinite(w, row, values); !s.ok()) return s;
       numbers.resize(values.size());
       for (int64_t i = 0; i < count; ++i) {
         for (int64_t j = 0; j < w.cols; ++j) {

@@ -78,11 +78,14 @@ absl::Status NotFinite(const Piece& piece) {
     if (!std::isfinite(bad)) break;
   }
   return absl::InvalidArgumentError(
-      fmt::format("{}: has {} at row {}, column {}; correct the model, or "
-                  "leave the weight unquantized with --ignore {}",
+      fmt::format("{}: has {} at row {}, column {}; correct the model{}",
                   w.module, std::isnan(bad) ? "NaN" : "Inf",
                   piece.row + static_cast<int64_t>(i) / w.cols,
-                  static_cast<int64_t>(i) % w.cols, w.module));
+                  static_cast<int64_t>(i) % w.cols,
+                  w.stored ? std::string(" first")
+                           : fmt::format(", or leave the weight unquantized "
+                                         "with --ignore {}",
+                                         w.module)));
 }
 
 absl::Span<const std::byte> AsBytes(std::string_view text) {

@@ -188,7 +188,10 @@ class ConfigRules : public Rules {
            "it declares the weights as {}, but no weight is quantized",
            *algorithm);
     }
-    if (declared_.dialect() == Dialect::kNone) return;
+    if (declared_.dialect() == Dialect::kNone ||
+        declared_.quantization() == declared_.own()) {
+      return;
+    }
     Find({"config-mismatch", kUnquantized}, kConfigFile,
          "it declares that {} quantized the weights, but no weight "
          "is quantized",
@@ -305,13 +308,12 @@ class ConfigRules : public Rules {
                                    : WithoutFile(std::string(s.message())));
           return;
         }
-        Needs(own, kModelOptFile,
-              {"quant_algo", "kv_cache_quant_algo", "exclude_modules"});
+        Needs(own, kModelOptFile, {"quant_algo", "kv_cache_quant_algo"});
         const bool mixed =
             TextOf(Member(own, "quant_algo")) == "MIXED_PRECISION";
-        if (mixed) {
-          Needs(own, kModelOptFile, {"quantized_layers"});
-        } else if (first.layout->format == WeightFormat::kNvfp4) {
+        Needs(own, kModelOptFile,
+              {mixed ? "quantized_layers" : "exclude_modules"});
+        if (!mixed && first.layout->format == WeightFormat::kNvfp4) {
           Needs(own, kModelOptFile, {"group_size"});
         }
         break;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
@@ -63,7 +64,18 @@ class ListRules : public Rules {
     }
     for (const ModelTensor& t : model_.tensors()) {
       const std::string module(ModuleOf(t.name()));
-      if (!IsWide(t) || MayStay(module)) continue;
+      if (!IsWide(t)) continue;
+      if (const auto engine = NamelessIn(model_, module, dialect);
+          listed && IsPlainMatrix(t) && !engine.empty() && !MayStay("") &&
+          !(dialect == Dialect::kModelOpt &&
+            declared_.AlgorithmOf(module).empty())) {
+        Find({"ignore-list", "nameless"}, module,
+             "it is not quantized, but {} builds it without a name, which no "
+             "entry of the list of modules that are not quantized matches",
+             engine);
+        continue;
+      }
+      if (MayStay(module)) continue;
       // ComfyUI accepts unquantized experts.
       const bool takes_any = linted_.dialect == Dialect::kComfy;
       if (!takes_any && (IsStacked(t) || IsStackLike(t))) {
@@ -72,7 +84,11 @@ class ListRules : public Rules {
              IsStacked(t) ? "experts" : "matrices in one tensor",
              t.stored.dtype);
       }
-      if (!IsPlainMatrix(t) || declared_.quantization() == nullptr) continue;
+      if (!IsPlainMatrix(t) || declared_.quantization() == nullptr ||
+          (dialect == Dialect::kModelOpt &&
+           declared_.AlgorithmOf(module).empty())) {
+        continue;
+      }
       // Engines assume that a module is quantized in all layers or in none.
       const bool elsewhere = classes.count(ClassOf(module)) > 0;
       const Role role = architecture_.RoleOf(module);

@@ -247,7 +247,10 @@ class ModuleRules : public Rules {
             return p.starts_with("mlp.") || p.starts_with("block_sparse_moe.");
           });
       for (const std::string_view part : PartsOfLayers(type_)) {
-        if (!whole || parts.count(std::string(part)) > 0) continue;
+        // EAGLE's first layer has the norm in `fc`'s place.
+        const bool draft = number == 0 && all_.count("fc.weight") > 0 &&
+                           part.starts_with("input_layernorm");
+        if (!whole || draft || parts.count(std::string(part)) > 0) continue;
         Missing(fmt::format("{}.{}.{}", stack, number, part),
                 "every model of this type has it");
       }

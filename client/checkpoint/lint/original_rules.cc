@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/lint/rules.h"
@@ -91,12 +92,14 @@ class OriginalRules : public Rules {
       there.insert(std::string(ModuleOf(t.name())));
     }
     const auto parts = originals_.stored().tensors();
+    const auto quantized = originals_.stored().modules();
     for (const StoredWeight& w : originals_.stored().weights) {
       if (there.count(w.module) == 0) Missing(w.module);
     }
     for (const ModelTensor& t : originals_.model().tensors()) {
       const std::string module(ModuleOf(t.name()));
       if (parts.count(&t) > 0 || there.count(module) > 0 || !IsPlain(t) ||
+          quantized.count(StorageOf(t.stored).module) > 0 ||
           IsScale(t.name()) || IsLeftOut(t.name()) || IsSplit(t, there) ||
           (!head && t.name().ends_with("lm_head.weight"))) {
         continue;

@@ -14,10 +14,11 @@ namespace quantd::checkpoint {
 namespace {
 
 // Warns the user that this repair does not restore the quantized activations.
-constexpr char kWeightsOnly[] =
+constexpr char kWithoutInputs[] =
     "; input scales cannot be computed from the weights, so the model is now "
-    "declared as quantized in its weights only (W4A4 becomes W4A16). To "
-    "quantize activations, convert the original with --input-amax";
+    "declared without them: engines do not quantize the inputs of 4-bit "
+    "weights (W4A4 becomes W4A16), and scale those of 8-bit weights at run "
+    "time. To have scales, convert the original with --input-amax";
 
 class FilesPlanner {
  public:
@@ -106,7 +107,7 @@ class FilesPlanner {
         plan_->dropped.insert(f.kind);
       }
       Add(f.rule, f.where,
-          f.text + (f.rule == "no-input-scale" ? kWeightsOnly
+          f.text + (f.rule == "no-input-scale" ? kWithoutInputs
                     : f.rule == "ignore-list"
                         ? "; wrote a new list"
                         : "; wrote a description that fits the tensors"));

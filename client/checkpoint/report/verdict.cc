@@ -153,7 +153,7 @@ std::string VerdictText(const ModelDifference& difference,
   const std::string what =
       lowest->not_finite > 0
           ? fmt::format(
-                "{} values that are NaN or infinite in one of the two models",
+                "{} values that are NaN, or infinite in one of the models",
                 lowest->not_finite)
       : least ? fmt::format("{:.2f} dB", lowest->sqnr_db)
               : fmt::format("{:.2f} dB, where {} usually has {:.1f} dB",
@@ -168,7 +168,7 @@ std::string CauseOf(const TensorDifference& d, const Surroundings& around) {
   const double count =
       static_cast<double>(d.rows) * static_cast<double>(d.cols);
   if (d.not_finite > 0) {
-    return fmt::format("{} values are NaN or infinite in one of the two models",
+    return fmt::format("{} values are NaN, or infinite in one of the models",
                        d.not_finite);
   }
   if (d.sqnr_db < 1 && d.cosine < 0.5) {

@@ -37,6 +37,7 @@ std::string CountText(uint64_t count) {
 }
 
 std::string Decibel(const TensorDifference& d) {
+  if (d.not_finite > 0) return "NaN";
   return d.equal() ? "equal" : fmt::format("{:.2f}", d.sqnr_db);
 }
 
@@ -266,7 +267,7 @@ int RunCompare(const Options& options, const CheckOptions& check) {
   for (const TensorDifference& d : result->tensors) {
     if (d.equal() && !options.verbose) continue;
     rows.push_back({d.name, d.kind_a, d.kind_b, Decibel(d),
-                    fmt::format("{:.6f}", d.cosine),
+                    d.not_finite > 0 ? "NaN" : fmt::format("{:.6f}", d.cosine),
                     fmt::format("{:.4g}", d.max_error), BytesOf(d),
                     ScalesOf(d)});
   }

@@ -225,6 +225,26 @@ bool Lists(std::string_view texts, std::string_view text) {
          std::string::npos;
 }
 
+// Whether transformers has the class of an encoder, judged by its name.
+bool IsOfTransformers(const std::string& name, std::string type) {
+  std::erase_if(type, [](char c) { return c == '_' || c == '-'; });
+  if (!absl::AsciiStrToLower(name).starts_with(type)) return false;
+  return Lists(
+      "Model, ForMaskedLM, ForSequenceClassification, "
+      "ForTokenClassification, ForQuestionAnswering, "
+      "ForMultipleChoice, ForNextSentencePrediction, ForPreTraining",
+      name.substr(type.size()));
+}
+
+// Whether the plan copies codes, whose scales engines would not find.
+bool CopiesCodes(const ConversionPlan& plan) {
+  return std::any_of(
+      plan.copies.begin(), plan.copies.end(), [](const ModelTensor* t) {
+        return t->stored.shape.size() > 1 && t->stored.dtype != "BOOL" &&
+               safetensors::BitsOf(t->stored.dtype) < 16;
+      });
+}
+
 }  // namespace
 
 absl::Span<const EngineRun> EngineRuns() { return kRuns; }
@@ -281,9 +301,8 @@ std::string_view KindOf(const Model& model) {
   if (images) return "other";
   if (experts) return IsText(name) ? "experts" : "other";
   if (name.ends_with("ForCausalLM") && !HasNormsOfTried(model)) return "other";
-  return name.ends_with("ForCausalLM") ? "dense"
-         : IsText(name)                ? "other"
-                                       : "encoder";
+  if (name.ends_with("ForCausalLM")) return "dense";
+  return IsOfTransformers(name, model.model_type()) ? "encoder" : "other";
 }
 
 const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
@@ -296,7 +315,7 @@ const EngineRun* FindEngineRun(std::string_view engine, const Model& model,
     if (!formats.insert(Name(kind.format)).second) return nullptr;
     measured |= kind.measured;
   }
-  if (formats.empty() || plan.torn) return nullptr;
+  if (formats.empty() || plan.torn || CopiesCodes(plan)) return nullptr;
   const std::string format = fmt::format("{}", fmt::join(formats, " and "));
   const std::string_view kind = KindOf(model);
   const std::string name = ClassOf(model);

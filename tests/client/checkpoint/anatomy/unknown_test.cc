@@ -185,6 +185,32 @@ TEST_F(UnknownTest, MembersOfAFusedLayerAreAllQuantizedOrNone) {
   EXPECT_EQ(all->weights(), 16u);
 }
 
+// TeleChat2 has keys and values in one matrix, the first Qwen has its gates in
+// w1 and w2, dots.ocr's images in fc1 and fc3.
+TEST_F(UnknownTest, SiblingsOfEveryNameAreFused) {
+  const auto plan =
+      Plan({Bf16("h.0.self_attention.query.weight", {128, 128}),
+            Bf16("h.0.self_attention.key_value.weight", {256, 128})});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_NE(Left(*plan, "h.0.self_attention.query"), nullptr);
+  for (const auto& [first, second, third] :
+       {std::array{"w1", "w2", "c_proj"}, std::array{"fc1", "fc3", "fc2"}}) {
+    const std::string mlp = "h.0.mlp.";
+    const auto gated = Plan({Bf16(mlp + first + ".weight", {256, 128}),
+                             Bf16(mlp + second + ".weight", {256, 128}),
+                             Bf16(mlp + third + ".weight", {128, 256})},
+                            {.include = {"*.mlp.*"}});
+    ASSERT_THAT(gated, IsOk());
+    const std::string module = mlp + first;
+    EXPECT_TRUE(std::any_of(gated->groups.begin(), gated->groups.end(),
+                            [&](const FusedWeights& g) {
+                              return g.weights.size() == 2 &&
+                                     g.weights.front().module == module;
+                            }))
+        << module;
+  }
+}
+
 TEST_F(UnknownTest, NamesTheFormatsOfTorchaoAndMistral) {
   const std::string m = "model.layers.0.x.w1";
   EXPECT_THAT(Error(Plan({Zeros(m + "._weight_qdata", "F8_E4M3", {64, 128}),

@@ -8,6 +8,7 @@
 namespace quantd::checkpoint {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class LintRulesTest : public testing::Test {
@@ -181,6 +182,101 @@ TEST_F(LintRulesTest, NamesOfADecoderWithoutItsHeadAreClean) {
   };
   EXPECT_THAT(Lints({"", Base::kCompressedTensors, half, ""}),
               HasSubstr("wrapped-names"));
+}
+
+// vLLM and SGLang also read hf_quant_config.json alone, whose list of quantized
+// layers needs no list of the others.
+TEST_F(LintRulesTest, ModelOptsOwnFileSuffices) {
+  const auto alone = [](Planted& p) { p.config.erase("quantization_config"); };
+  EXPECT_EQ(Lints({"", Base::kModelOpt, alone, ""}), "");
+  const auto unlisted = [&](Planted& p) {
+    alone(p);
+    p.own["quantization"]["exclude_modules"] = ModelJson::array();
+  };
+  EXPECT_THAT(Lints({"", Base::kModelOpt, unlisted, ""}),
+              HasSubstr("ignore-list lm_head"));
+  const auto mixed = [&](Planted& p) {
+    alone(p);
+    ModelJson& own = p.own["quantization"];
+    own.erase("exclude_modules");
+    own.erase("group_size");
+    own["quant_algo"] = "MIXED_PRECISION";
+    for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+      own["quantized_layers"][std::string(kAttention) + leaf] = {
+          {"quant_algo", "W4A16_NVFP4"}, {"group_size", 16}};
+    }
+  };
+  EXPECT_EQ(Lints({"", Base::kModelOpt, mixed, ""}), "");
+}
+
+// A reward model's score has no name in vLLM.
+TEST_F(LintRulesTest, PlainLayersWithoutANameNeedTheEmptyName) {
+  const auto reward = [](Planted& p) {
+    p.config["architectures"] = {"Qwen2ForRewardModel"};
+    p.tensors["score.0.weight"] = Bf16("score.0.weight", {64, 64});
+    p.tensors["score.0.bias"] = Bf16("score.0.bias", {64});
+    p.config["quantization_config"]["ignore"].push_back("re:.*score.*");
+  };
+  EXPECT_THAT(Lints({"", Base::kCompressedTensors, reward, ""}),
+              AllOf(HasSubstr("vLLM builds it without a name"),
+                    HasSubstr("matches (1)")));
+  const auto named = [&](Planted& p) {
+    reward(p);
+    p.config["quantization_config"]["ignore"].push_back("re:^$");
+  };
+  EXPECT_EQ(Lints({"", Base::kCompressedTensors, named, ""}), "");
+}
+
+// EAGLE's draft model begins with `fc` in place of a norm.
+TEST_F(LintRulesTest, DraftModelsLackTheFirstNorm) {
+  const auto norms = [](Planted& p, bool draft) {
+    for (const char* name :
+         {"model.layers.0.post_attention_layernorm.weight", "fc.weight"}) {
+      const bool fc = name[0] == 'f';
+      if (fc && !draft) continue;
+      p.tensors[name] = fc ? Bf16(name, {64, 128}) : Bf16(name, {64});
+    }
+    for (const char* leaf : {"gate_proj", "up_proj", "down_proj"}) {
+      const std::string name =
+          fmt::format("model.layers.0.mlp.{}.weight", leaf);
+      p.tensors[name] = Bf16(name, {64, 64});
+    }
+    const std::string o = std::string(kAttention) + "o_proj.weight";
+    p.tensors[o] = Bf16(o, {64, 32});
+  };
+  const char* norm = "missing-weight model.layers.0.input_layernorm";
+  for (const bool draft : {false, true}) {
+    const std::string found = Lints({"", Base::kCompressedTensors,
+                                     [&](Planted& p) { norms(p, draft); }, ""});
+    EXPECT_EQ(found.find(norm) == std::string::npos, draft) << found;
+  }
+}
+
+// fbgemm's upper bound of a weight's inputs belongs to the quantization.
+TEST_F(LintRulesTest, PartsOfTheOriginalsQuantizationAreNotMissing) {
+  const Planted p = Clean(Nvfp4Names::kCompressedTensors);
+  WritePlanted(At("q"), p);
+  Planted source = p;
+  std::erase_if(source.original, [](const WrittenTensor& t) {
+    return t.name.ends_with("q_proj.weight");
+  });
+  const std::string module = std::string(kAttention) + "q_proj";
+  source.original.push_back({module + ".weight",
+                             "F8_E4M3",
+                             {32, 64},
+                             std::vector<std::byte>(32 * 64)});
+  source.original.push_back({module + ".weight_scale",
+                             "F32",
+                             {32, 1},
+                             FloatBytes(std::vector<float>(32, 1))});
+  source.original.push_back(
+      {module + ".input_scale_ub", "F32", {1}, FloatBytes({1200})});
+  const Model original = WritePlantedOriginal(At("o"), source);
+  const auto linted = Lint(*Model::Open(At("q")), &original);
+  ASSERT_THAT(linted, IsOk());
+  for (const Finding& f : linted->findings) {
+    EXPECT_NE(f.rule, "no-counterpart") << f.where;
+  }
 }
 
 }  // namespace

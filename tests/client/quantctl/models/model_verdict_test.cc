@@ -58,7 +58,14 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("deepseek", "fp8_block"), Named{"vllm serve"});
   EXPECT_EQ(next("modelopt", "mxfp8"), Named{"vllm serve"});
-  config["architectures"] = {"SomeNewModel"};
+  // transformers does not have every class of a known type.
+  for (const char* name : {"SomeNewModel", "Qwen3ForRewardModel"}) {
+    config["architectures"] = {name};
+    WriteModel(Fresh("m"), config, shards);
+    EXPECT_EQ(next(ct, "nvfp4", {"--include", "*_proj"}),
+              Named{"no engine was tested"});
+  }
+  config["architectures"] = {"Qwen3Model"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next(ct, "nvfp4", {"--include", "*_proj"}),
             Named{"from_pretrained"});
@@ -120,6 +127,16 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   config["architectures"] = {"DeepseekV2ForCausalLM"};
   WriteModel(Fresh("m"), config, shards);
   EXPECT_EQ(next("modelopt", "nvfp4"), Named{"no engine was tested"});
+  // Codes without scales stay codes.
+  auto codes = LlamaShards();
+  for (WrittenTensor& t : codes.back()) {
+    if (!t.name.ends_with("1.mlp.down_proj.weight")) continue;
+    t.dtype = "F8_E4M3";
+    t.bytes.resize(t.bytes.size() / 2);
+  }
+  WriteModel(Fresh("m"), LlamaConfig(), codes);
+  EXPECT_EQ(next(ct, "nvfp4", {"--ignore", "*1.mlp.down_proj"}),
+            Named{"no engine was tested"});
   // No engine is named for a model_type that was not run.
   config = LlamaConfig();
   config["model_type"] = "mimo";

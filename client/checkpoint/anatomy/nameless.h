@@ -1,0 +1,30 @@
+// Finds layers that engines build without a name, so that no list of modules
+// can name them.
+#ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_NAMELESS_H_
+#define QUANTD_CLIENT_CHECKPOINT_ANATOMY_NAMELESS_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/plan.h"
+
+namespace quantd::checkpoint {
+
+// Whether an engine builds unquantized linear layers of the plan without a
+// name. They need an entry for the empty name.
+bool LeavesNameless(const Model& model, const ConversionPlan& plan);
+
+// The engine that builds the module without a name and takes it for a quantized
+// one in that dialect unless the list has the empty name; "" if none does.
+std::string_view NamelessIn(const Model& model, std::string_view module,
+                            Dialect dialect);
+
+// INVALID_ARGUMENT if an engine would take layers without a name for quantized
+// ones although they are not, or in another format. `plan` has its groups and
+// what it leaves out.
+absl::Status CheckNameless(const Model& model, const ConversionPlan& plan);
+
+}  // namespace quantd::checkpoint
+
+#endif  // QUANTD_CLIENT_CHECKPOINT_ANATOMY_NAMELESS_H_

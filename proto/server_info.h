@@ -20,7 +20,8 @@ struct DeviceState {
 // Describes devices and formats. The caller sets version and limits.
 v1::GetServerInfoReply DescribeDevices(const std::vector<DeviceState>& devices);
 
-// Numbers that this program does not know become unspecified.
+// Unknown enum numbers of formats and dtypes become unspecified; those of
+// usages are kept.
 ServerInfo FromProto(const v1::GetServerInfoReply& reply);
 
 }  // namespace quantd::wire

@@ -58,8 +58,8 @@ class WeightValues {
 
   // Reads rows [row, row + count): count * K numbers.
   absl::Status Read(int64_t row, int64_t count, std::vector<float>* out);
-  // Indices in the scale tensor of scales that are NaN or infinite while their
-  // blocks are zeros. Must be called before any Read.
+  // For each scale that is NaN or infinite while its block is zeros: its index
+  // in the scale tensor. Must be called before any Read.
   absl::StatusOr<std::vector<size_t>> BadScalesOfZeros();
   // The stored bytes of the rows that Read() read last.
   absl::Span<const std::byte> codes() const { return codes_; }
@@ -77,7 +77,8 @@ class WeightValues {
   float global() const { return global_; }
 
  private:
-  // Reads the scales of rows [row, row + count), or all if they are few.
+  // Reads the scales of rows [row, row + count), or all if they are few,
+  // swizzled, or of blocks that are not one row high.
   absl::Status ReadScales(int64_t row, int64_t count);
   // Sets scales that are NaN or infinite in blocks of zeros to 1. `first` is
   // the index of the first scale in its tensor.

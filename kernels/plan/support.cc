@@ -179,10 +179,9 @@ std::string SupportMatrix() {
                         c.columnwise_only ? " in a columnwise copy" : "");
     separator = "; ";
   }
-  text += ". Only together:";
-  separator = " ";
+  separator = ". ";
   for (const Need& n : kNeeds) {
-    text += fmt::format("{}`{}` with `{}`", separator, Spec(n.option).name,
+    text += fmt::format("{}`{}` needs `{}`", separator, Spec(n.option).name,
                         Spec(n.needs).name);
     separator = "; ";
   }

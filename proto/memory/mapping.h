@@ -17,8 +17,8 @@ void* MapShared(int memfd, size_t bytes, int protection, int flags = 0);
 // Turns as much as possible of a new mapping from MapShared into large pages,
 // even if the system setting shmem_enabled does not. There are then hundreds of
 // times fewer pages to create, to map in the other process, to register with a
-// GPU and to look up in a CPU's page tables. Does nothing before Linux 6.1 and
-// on other systems.
+// GPU and to look up in a CPU's page tables. Before Linux 6.1 and on
+// other systems that setting decides whether pages become large.
 void UseLargePages(absl::Span<std::byte> mapping);
 
 // Allocates all pages of a new writable mapping of this memfd, large pages

@@ -10,8 +10,9 @@
 namespace quantd {
 namespace {
 
-// How long a thread asks a queue before it checks for users. Without a limit it
-// would go on reading sockets in place of a thread that it must wake.
+// How long a thread asks a queue before it checks for users. Without a limit
+// the thread of an unused queue would go on reading sockets, and would have to
+// wake other threads for each message.
 constexpr int64_t kLookMs = 20;
 // A deadline in the past, so that nothing is waited for. The current time would
 // start a gRPC timer whose thread waits by the wall clock: after a step back it

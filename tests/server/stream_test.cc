@@ -144,13 +144,13 @@ TEST_F(StreamTest, SendsALargeReplyInChunks) {
   EXPECT_EQ(got.messages, 5);
 }
 
-TEST_F(StreamTest, DequantizeRangesMayOverlapAndLeaveGaps) {
+TEST_F(StreamTest, DequantizeRangesMayLeaveGapsInAnyOrder) {
   StartReal({"cpu:0"});
   const Streamed quantize(QuantizeOnes(32));
   const StreamResult made =
       SendCut(channel_, quantize.start, quantize.payload, {1 << 20});
   ASSERT_TRUE(made.rpc.status.ok());
-  // There is a gap before each tensor; the amax is in the middle of the first.
+  // A gap precedes every tensor but the amax, which lies in the first gap.
   v1::StreamRequest start;
   v1::DequantizeRequest* const request = start.mutable_dequantize();
   *request->mutable_tensor() = quantize.start.quantize().tensor();
@@ -232,7 +232,7 @@ TEST_F(StreamTest, RefusesATooLargeStreamBeforeItIsSent) {
     EXPECT_EQ(result.detail->field(), field);
     EXPECT_GT(result.detail->limit(), 0u);
   };
-  // The request declares 4 GiB, most of them unused, and sends no chunk.
+  // The request declares a payload of 4 GiB and sends no chunk.
   v1::StreamRequest start = Streamed(QuantizeOnes(0)).start;
   start.mutable_quantize()->mutable_tensor()->set_shape(0, int64_t{2} << 20);
   start.set_payload_bytes(uint64_t{4} << 30);

@@ -254,8 +254,8 @@ class InputRules : public Rules {
     for (const Input* i : single) {
       if (ones) break;
       Find("input-scale", i->weight->module,
-           "{} is 1, as if it was not measured, unlike that of "
-           "other weights",
+           "{} is 1, as if it was not measured; those of some other "
+           "weights are not",
            i->tensor->name());
     }
     std::sort(amaxes.begin(), amaxes.end());
@@ -267,8 +267,8 @@ class InputRules : public Rules {
            inputs_.size());
     } else if (AreAmaxes()) {
       Find("input-scale", first,
-           "all {} input scales are exact in bf16, as largest "
-           "inputs are, unlike 2688 divided by them: they seem to "
+           "all {} input scales are exact in bf16. Largest inputs are, "
+           "but 2688 divided by a largest input rarely is: they seem to "
            "be the largest inputs themselves",
            inputs_.size());
     } else if (median > kMostMedianInput && median <= kMostInput) {

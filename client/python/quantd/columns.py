@@ -97,7 +97,7 @@ class Quantize:
     if keywords.get("splits") is not None:
       raise Invalid.of("splits", "none: each record is one tensor", "splits")
     if keywords.get("stochastic") is True:
-      expected = "a seed, because repeated batches must not draw another"
+      expected = "a seed, so that a repeated batch gets the same bytes"
       raise Invalid.of("stochastic", expected, "True")
     if threads < 1:
       raise Invalid.of("threads", "at least 1", str(threads))
@@ -183,7 +183,7 @@ class Quantize:
       if self._connection is None:
         self._connection = self._connect()
     if isinstance(x, list):
-      # A list has no type. One of bf16 has the bits of its elements as numbers.
+      # A list has no type. A list of bf16 has the bits of elements as integers.
       kinds = {"f32": "<f4", "f16": "<f2", "bf16": "<u2"}
       x = np.asarray(x, kinds[self._dtype or "f32"])
     return self._connection.quantize(

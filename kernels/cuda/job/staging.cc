@@ -38,12 +38,12 @@ absl::StatusOr<Staging::Kept> Staging::KindOf(absl::Span<const std::byte> span,
   if (span.empty()) return Kept::kPinned;
   cudaPointerAttributes first;
   QUANTD_CUDA_RETURN(cudaPointerGetAttributes(&first, span.data()),
-                     "ask what was lent");
+                     "look up the type of client memory");
   // Checks both ends, because only a part of the memory may be page-locked.
   cudaPointerAttributes last;
   QUANTD_CUDA_RETURN(
       cudaPointerGetAttributes(&last, span.data() + span.size() - 1),
-      "ask what was lent");
+      "look up the type of client memory");
   if (first.type != last.type || first.device != last.device) {
     return Kept::kPageable;
   }

@@ -19,8 +19,8 @@ __host__ __device__ inline int64_t TileCount(const GroupList& list) {
 }
 
 // The index of the last entry of `starts` that is not above `value`. `value`
-// must be at least starts[0] and below starts[count]. Skips groups without
-// entries.
+// must be at least starts[0] and below starts[count]. Skips empty groups, whose
+// start is that of the next group.
 __device__ __forceinline__ int64_t FindEntry(const int64_t* starts,
                                              int64_t count, int64_t value) {
   int64_t first = 0;
@@ -143,7 +143,7 @@ __device__ __forceinline__ void RotateSpan(float (&v)[N], int n,
   }
 }
 
-// Seen bits of values with the maxima of FindMaxima.
+// The Seen bits of values for which FindMaxima found these maxima.
 __device__ __forceinline__ uint32_t SeenIn(uint32_t max, uint32_t clean) {
   return (max > kInfBits ? kSeenNan : 0u) | (clean == kInfBits ? kSeenInf : 0u);
 }

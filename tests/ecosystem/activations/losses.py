@@ -206,8 +206,8 @@ def table():
         add(f"{after}, compared with {before} |", before, after)
     versions = ", ".join(f"{p} {v}" for p, v in found["versions"].items())
     return "\n".join(lines) + f"\n\n{found['sequences']} sequences, " \
-        f"{decoder['mxfp8']['tokens']} and {encoder['mxfp8']['tokens']} tokens, seed " \
-        f"{found['seed']}. Python {found['python']}, {versions}\n"
+        f"{decoder['mxfp8']['tokens']} tokens for SmolLM2 and " \
+        f"{encoder['mxfp8']['tokens']} for MiniLM, seed {found['seed']}. Python {found['python']}, {versions}\n"
 
 
 def main():

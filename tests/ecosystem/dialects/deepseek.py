@@ -13,8 +13,8 @@ DIALECT = "deepseek"
 
 
 def _check_values(name, model, plain):
-    """Compares the parameters that transformers decoded with the plain bf16
-    model, by the names in its files."""
+    """Compares the parameters that transformers decoded to those of the bf16
+    model that quantctl decoded, by name."""
     loaded = model.state_dict()
     values = wrong = 0
     for tensor, ours in outputs.of(plain)[0].state_dict().items():

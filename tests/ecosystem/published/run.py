@@ -54,7 +54,8 @@ def convert(quantctl, source, target, run, *more):
 
 
 def write(folder, model, small, seed=0):
-    """Writes a model. Returns its directory or only file, its tensors, and their values."""
+    """Writes a model. Returns its directory, or its file if it has no config; its tensors; and
+    their values."""
     tensors = table.tensors_of(model, small)
     config = None if model["config"] is None else table.config_of(model, small)
     numbers = directories.numbers_for(tensors, seed) if small else None
@@ -73,7 +74,7 @@ def refusal(code, said, run):
         return [f"exit code {code}, expected a refusal (3)"]
     if not any(word in said.lower() for word in run["refused"].split("|")):
         reason = re.sub(r"/\S*/", "", said.strip().splitlines()[-1])
-        return [f"refused without its reason ({run['refused']}): {reason}"]
+        return [f"refused, but not because of {run['refused']}: {reason}"]
     return []
 
 
@@ -194,7 +195,7 @@ def main():
                 show(row)
                 rows.append(row)
     failed = sum(bool(row["otherwise"]) for row in rows)
-    print(f"{failed} of {len(rows)} runs of {len(wanted)} models differ")
+    print(f"{failed} of {len(rows)} runs of {len(wanted)} models failed")
     for row in rows:
         del row["seconds"]
     page = HERE / "results.json"

@@ -168,7 +168,7 @@ TEST_F(Cli, BenchMeasuresEveryMethod) {
   }
 }
 
-// The server stops once calls are in flight.
+// SIGSTOP pauses the server for 500 ms while calls are in flight.
 TEST_F(Cli, BenchReportsFailedCalls) {
   Outcome run;
   for (int ms = 300; ms <= 5000 && run.code != 6; ms *= 4) {

@@ -3,15 +3,10 @@
 //   admitting -> receiving -> (counting ->) planning -> (waiting ->) claiming
 //   -> queued -> running -> replying
 //
-// The job of a stream runs in steps. The first begins it; before the next, the
-// chunks come:
-//
-//   -> feeding -> queued -> running
-//
-// If its amax is reduced over several calls, a third step follows, once the
-// client has been told the local maxima:
-//
-//   -> telling -> feeding -> queued -> running
+// The job of a stream runs in steps. The first begins it. The next follows when
+// the chunks have come: -> feeding -> queued -> running. If its amax is reduced
+// over several calls, a third follows, once the client has been told the local
+// maxima: -> telling -> feeding -> queued -> running.
 //
 // Memory is admitted before it is used: for the message, before it is read; for
 // long lists, before they are parsed; for staging and output, once the plan

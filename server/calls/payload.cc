@@ -115,10 +115,9 @@ class MessagePayload final : public Payload {
   }
 
  private:
-  // Whether the job writes lent outputs in place. It does so if the outputs
-  // that travel in the reply are small, such as an amax: they get memory of
-  // their own. Otherwise the job writes all outputs into a block, and lent ones
-  // are copied from it.
+  // Whether the job writes lent outputs in place: if outputs that travel in the
+  // reply are small, such as an amax, they get memory of their own. Otherwise
+  // the job writes one block, from which lent outputs are copied.
   bool WritesInPlace() const {
     if (!places_.lends_outputs()) return false;
     // The host cannot write into a device's memory.
@@ -144,8 +143,7 @@ class MessagePayload final : public Payload {
       rest_.resize(layout.size);
       rest = absl::MakeSpan(rest_);
     } else {
-      // Fresh pages, so the gaps between outputs are zero. The gate has
-      // admitted this block as output.
+      // Fresh pages, so the gaps are zero. The block was admitted as output.
       auto block =
           BlockPool::Create(PageableSource(), BlockPool::Charge(layout.size))
               ->Take(layout.size);

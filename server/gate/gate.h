@@ -7,18 +7,15 @@
 // are long, then for its payload. What it was granted is a lease
 // (server/gate/lease.h), which gives it all back when destroyed.
 //
-//     AdmitMessage -> message comes -> AdmitHead, if long -> AdmitPayload ->
-//     job
+//     AdmitMessage -> message -> AdmitHead, if long -> AdmitPayload -> job
 //
 // Only the wait for message memory is bounded here, in callers and in bytes.
 // Later waiters already hold a message, so the message account bounds them.
 //
-// The caller provides the clock. Decide is the only step that serves and
-// refuses waiters; GateThread calls it when something has changed or a time has
-// come.
+// The caller provides the clock. Only Decide serves and refuses waiters.
+// GateThread calls it when something has changed or a time has come.
 //
-// Threads: everything here may be used from any thread, Decide from one at a
-// time.
+// Threads: all may be used from any thread, Decide from one at a time.
 #ifndef QUANTD_SERVER_GATE_GATE_H_
 #define QUANTD_SERVER_GATE_GATE_H_
 

@@ -1,10 +1,9 @@
 // Accepts connections and hands them to gRPC.
 //
 // gRPC's own listener stops for ever at the first failed accept
-// (CVE-2023-4785), takes any number of connections, and reports none of them.
-// This one accepts up to a limit, at which an idle connection is closed to make
-// room, and remembers connections, so that a call's connection can be measured
-// and ended.
+// (CVE-2023-4785), and does not limit or report connections. This one has a
+// limit, at which it closes an idle connection to make room, and remembers
+// connections, so that a call's connection can be measured and ended.
 //
 // Threads: Find and size may be called from any thread, the rest from one.
 #ifndef QUANTD_SERVER_NET_ACCEPTOR_H_

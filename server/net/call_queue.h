@@ -1,10 +1,9 @@
 // The queues in which gRPC delivers a call's arrival and its later events.
 //
-// Latency is lowest if one thread delivers everything (queue_threads.h). But a
-// chunk of a stream is copied where it is delivered, and one thread copies less
-// than a network brings. So streams arrive in the common queue and have their
-// other events in queues of their own, whose threads sleep while there are no
-// streams.
+// Latency is lowest if one thread delivers everything (queue_threads.h). But
+// chunks are copied by the thread that delivers them, which copies less than a
+// network brings. So later events of streams have queues of their own, whose
+// threads sleep while there are no streams.
 #ifndef QUANTD_SERVER_NET_CALL_QUEUE_H_
 #define QUANTD_SERVER_NET_CALL_QUEUE_H_
 
@@ -44,11 +43,9 @@ class QueueUsers {
 // Tells whether there is only one caller to serve at a time.
 //
 // A lone caller's job is done soonest on the network thread that received it.
-// With several callers that would delay the others' messages, and the thread
-// cannot see them meanwhile. If new calls are already waiting when such jobs
-// end, several times in a row, there are other callers.
-//
-// Thread-safe.
+// With several callers that would delay the others' messages. If new calls are
+// already waiting when such jobs end, several times in a row, there are other
+// callers. Thread-safe.
 class LoneCaller {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -89,6 +89,7 @@ std::vector<Weight> TakeUneven(const Model& model,
   };
   std::map<std::string, size_t> counts;
   for (const Weight& w : *weights) ++counts[key_of(w)];
+  const int64_t key_rows = FactsOf(model.config()).key_rows;
   std::set<std::string> uneven;
   for (const Weight& w : *weights) {
     if (!of_blocks(w)) continue;
@@ -100,8 +101,7 @@ std::vector<Weight> TakeUneven(const Model& model,
       part = w.rows / 2;
     } else if (IsFusedAttention(leaf)) {
       // If the rows of keys are unknown, queries are taken to have K rows.
-      int64_t keys = FactsOf(model.config()).key_rows;
-      if (keys == 0) keys = (w.rows - w.cols) / 2;
+      const int64_t keys = key_rows != 0 ? key_rows : (w.rows - w.cols) / 2;
       part = std::gcd(keys, w.rows - 2 * keys);
     } else if (leaf == "in_proj") {
       part = PartOfMamba(model, w);

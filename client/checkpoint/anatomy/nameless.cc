@@ -1,7 +1,6 @@
 #include "client/checkpoint/anatomy/nameless.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>

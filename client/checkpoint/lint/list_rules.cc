@@ -62,13 +62,16 @@ class ListRules : public Rules {
     for (const StoredWeight& w : stored_.weights) {
       classes.insert(ClassOf(w.module));
     }
+    const bool misses_nameless = listed && !MayStay("");
     for (const ModelTensor& t : model_.tensors()) {
-      const std::string module(ModuleOf(t.name()));
       if (!IsWide(t)) continue;
-      if (const auto engine = NamelessIn(model_, module, dialect);
-          listed && IsPlainMatrix(t) && !engine.empty() && !MayStay("") &&
-          !(dialect == Dialect::kModelOpt &&
-            declared_.AlgorithmOf(module).empty())) {
+      const std::string module(ModuleOf(t.name()));
+      std::string_view engine;
+      if (misses_nameless && IsPlainMatrix(t)) {
+        engine = NamelessIn(model_, module, dialect);
+      }
+      if (!engine.empty() && !(dialect == Dialect::kModelOpt &&
+                               declared_.AlgorithmOf(module).empty())) {
         Find({"ignore-list", "nameless"}, module,
              "it is not quantized, but {} builds it without a name, which no "
              "entry of the list of modules that are not quantized matches",

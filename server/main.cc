@@ -66,7 +66,7 @@ int WriteAtomically(const std::string& path, const std::string& text) {
   return error;
 }
 
-// Prints on standard error, behind the log, why the program ends, unless nobody
+// Prints on standard error, after the log, why the program ends, unless nobody
 // reads it.
 int End(int code, const std::string& message) {
   if (quantd::FlushLog(kLogPatience)) {

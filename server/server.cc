@@ -38,7 +38,7 @@ absl::Status AboutFlag(std::string_view flag, const absl::Status& s) {
 
 bool IsCuda(std::string_view name) { return name.starts_with("cuda"); }
 
-// The hosts that are proxies.
+// Returns a function that tells whether a host is a trusted proxy.
 std::function<bool(std::string_view)> TrustedHosts(
     const ServerOptions& options) {
   return [proxies = options.trusted_proxies](std::string_view host) {

@@ -14,10 +14,11 @@ using Calls = CallRegistry::Kind;
 
 // Time without a refusal, and time for refusals to be sent.
 constexpr absl::Duration kQuietTime = absl::Milliseconds(200);
-// For clients that keep coming, for jobs that hang once all other calls are
-// over, and for memory held by replies.
+// Longest waits for clients that keep coming, for jobs that hang once all other
+// calls are over, and for memory held by replies.
 constexpr absl::Duration kPatience = absl::Seconds(2);
-// For what gRPC is still writing, and for gRPC when nothing is left to write.
+// Longest waits for what gRPC is still writing, and for gRPC when nothing is
+// left to write.
 constexpr std::chrono::seconds kLastWrites{1};
 constexpr std::chrono::seconds kGrpcPatience{10};
 

@@ -116,7 +116,7 @@ std::vector<Band> CutIntoBands(const Plan& plan, size_t band_bytes) {
   for (int64_t row = 0; row < rows; row += height) {
     bands.push_back({row, std::min(height, rows - row)});
   }
-  // The largest legal offsets may be exceeded. Then a band's plan is refused.
+  // The last band's row_offset may exceed its limit. Then its plan is refused.
   if (!PlanOfBand(plan, bands.back()).ok()) return {};
   return bands;
 }

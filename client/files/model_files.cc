@@ -23,10 +23,10 @@ constexpr std::string_view kPipeline = "model_index.json";
 // Weights in other formats. They would contradict the weights that are written.
 constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
                                          ".msgpack", ".ckpt", ".tflite"};
-// These are other forms of the weights if they lie at the top or in one of
-// kForeignFolders, or if safetensors files lie beside them and they are large
-// or named like weights. Otherwise they are the only weights of a component, or
-// small data such as voices.
+// These are other forms of the weights if they lie in one of kForeignFolders,
+// or at the top without safetensors files, or beside safetensors files and are
+// large or named like weights. Otherwise they are the only weights of a
+// component, or small data such as voices.
 constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
 constexpr std::string_view kForeignFolders[] = {"original/", "onnx/",
                                                 "openvino/", "metal/"};

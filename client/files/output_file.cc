@@ -252,7 +252,7 @@ absl::Status OutputFile::Reserve(size_t bytes) {
     size_ = std::max(size_, bytes);
     return absl::OkStatus();
   }
-  // For other errors, the file system does not support fallocate.
+  // Other errors mean that the file system does not support fallocate.
   if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG) {
     return absl::OkStatus();
   }

@@ -27,7 +27,6 @@ struct NameRow {
   DType dtype;
   std::string_view name;
 };
-// kE2M1x2 comes first: reading "U8" must return it.
 constexpr NameRow kNames[] = {
     {DType::kE2M1x2, "U8"},    {DType::kF32, "F32"},
     {DType::kF16, "F16"},      {DType::kBF16, "BF16"},

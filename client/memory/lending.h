@@ -49,8 +49,8 @@ struct Lending {
   bool any() const { return !uses.empty(); }
   // Records that the server no longer knows these regions.
   void Lose() const;
-  // Call it if the call ended without an answer from the server. Waits until
-  // the server no longer uses the regions.
+  // To be called after a call that ended without an answer from the server.
+  // Waits until the server no longer uses the regions.
   void Settle() const;
 };
 

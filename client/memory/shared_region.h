@@ -23,8 +23,8 @@ namespace quantd::client {
 class SharedRegion {
  public:
   using Made = absl::StatusOr<std::shared_ptr<SharedRegion>>;
-  // Allocates host memory; this process allocates its pages. Returns
-  // RESOURCE_EXHAUSTED if memory is exhausted.
+  // Allocates host memory, including all its pages. Returns RESOURCE_EXHAUSTED
+  // if memory is exhausted.
   static Made Allocate(size_t bytes, const DoorAddress& door);
   // Shares a whole memfd that is sealed and populated, and that the caller has
   // mapped. The mapping must outlive the region. The descriptor may be closed.

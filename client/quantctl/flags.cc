@@ -160,7 +160,7 @@ void AddForm(CLI::App* app, Options* o) {
 void AddRounding(CLI::App* app, Options* o) {
   app->option_defaults()->group(kRounding);
   Named(app, "--rounding", "HOW",
-        "Rounding between two codes; stochastic only" + For(kOptStochastic),
+        "Rounding between two codes; stochastic only for" + For(kOptStochastic),
         "nearest or stochastic", ParseRounding, &o->quantize.rounding);
   app->add_option("--seed", o->seed,
                   "Seed of stochastic rounding (default: a random one, which "

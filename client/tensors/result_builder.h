@@ -22,8 +22,8 @@ namespace quantd {
 // Returns a FieldError if a destination does not match an output of the plan.
 absl::Status CheckDestinations(const Plan& plan,
                                absl::Span<const Destination> into);
-// Returns a FieldError for "into" if a destination overlaps an input. A call
-// may be repeated after a part of its result was written.
+// Returns a FieldError for "into" if a destination overlaps an input, because a
+// call may be repeated after a part of its result was written.
 absl::Status CheckApart(absl::Span<const absl::Span<const std::byte>> payload,
                         absl::Span<const Destination> into);
 

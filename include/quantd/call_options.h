@@ -18,8 +18,8 @@
 
 namespace quantd {
 
-// How calls are retried when a server is unavailable or busy. A call is retried
-// until its deadline. The random backoff before a retry grows, and is never
+// How calls are retried when a server is unavailable or busy. Retries end at
+// the call's deadline. The random backoff before a retry grows, and is never
 // shorter than the delay that the server asked for. No attempt copies the
 // input.
 struct RetryPolicy {
@@ -90,8 +90,8 @@ struct ClientOptions {
 
   // Requests of this many bytes or more are sent in chunks (rpc Stream). 0: all
   // requests are. Requests that are too large for one message are always sent
-  // in chunks, and may be as large as the server's memory allows. So are bands
-  // of 8 MiB or more. Requests in shared memory never are.
+  // in chunks, and may be as large as the server's memory allows. Bands of 8
+  // MiB or more are sent in chunks, too, requests in shared memory never.
   size_t stream_from = SIZE_MAX;
   // The time that a call's thread spins for the reply before it sleeps, at most
   // 100 ms. Spinning occupies a core, but saves the 20 to 200 us that waking an

@@ -45,8 +45,8 @@ struct RandomBytes {
 };
 
 // Draws the bytes. `line` and `position` are global: row and column for the
-// rowwise copy, column and row for the columnwise copy. Lane i has line `line`
-// + i.
+// rowwise copy, column and row for the columnwise copy. Lane i has the line
+// `line + i`.
 template <typename L>
 QUANTD_FN RandomBytes<L> DrawBytes(const EncodeParams& p, bool columnwise,
                                    int64_t line, int64_t position) {

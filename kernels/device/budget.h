@@ -22,8 +22,8 @@ size_t PayloadNeed(const Plan& plan);
 // TooLargeError if `need`, or the need of a plan, exceeds `most`, the most that
 // a device may lend.
 absl::Status CheckPayload(size_t need, size_t most);
-// CheckPayload for the memory that the error calls `memory`. The error also
-// gives `advice`, besides the advice to raise the budget.
+// Like CheckPayload, but the error names `memory`, and gives `advice` besides
+// that to raise the budget.
 absl::Status CheckMemory(std::string_view memory, std::string_view advice,
                          size_t need, size_t most);
 absl::Status CheckPayload(const Plan& plan, size_t most);

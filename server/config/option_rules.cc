@@ -136,7 +136,7 @@ absl::Status Validate(const ServerOptions& options) {
   if (options.memory_budget != 0 && options.memory_budget < kLeastBudget) {
     return Refuse("--memory-budget: expected at least 16MiB");
   }
-  // Sums and products of them must not overflow.
+  // Sums and products of these two must not overflow.
   for (const auto& [flag, bytes] :
        {std::pair("--memory-budget", options.memory_budget),
         std::pair("--shared-memory-limit", options.shared_memory_limit)}) {

@@ -56,7 +56,7 @@ struct ServerOptions {
   absl::Duration max_job = absl::Seconds(10);
   // After this time without a device the server asks to be restarted.
   absl::Duration most_without = absl::Seconds(60);
-  // Called then, once, on a thread of the server.
+  // Called once after that time, on a thread of the server.
   std::function<void()> on_hopeless = {};
   float estimate = 0;
 

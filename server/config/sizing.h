@@ -1,7 +1,7 @@
 // Estimates a request's memory from its size alone, and divides the server's
-// memory budget. All these numbers are here, except for two: how a method's
-// request expands is in its row in proto/methods.h, and what payloads take of a
-// device in kernels/device/budget.h.
+// memory budget. Two of these numbers are elsewhere: how much a method's
+// request expands is in its row in proto/methods.h, and how much of a device
+// payloads take is in kernels/device/budget.h.
 #ifndef QUANTD_SERVER_CONFIG_SIZING_H_
 #define QUANTD_SERVER_CONFIG_SIZING_H_
 

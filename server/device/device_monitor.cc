@@ -35,7 +35,7 @@ class DeviceMonitor::Watched : public Engine::Work {
 
   // State of the test.
   Stage stage = Stage::kIdle;
-  bool hung = false;  // the test hangs, which was reported
+  bool hung = false;  // the test hangs, and that was reported
   bool first = true;  // no test has been done yet
   absl::Time since;   // start of the running test
   absl::Status status;

@@ -1,11 +1,11 @@
 // Monitors the devices: takes a faulty one out of use at once, tests it until
 // it works again, and tests working ones periodically.
 //
-// A device takes work while it is healthy; the fallback, while no other does.
-// The gate grants payload memory only on devices that take work, and calls
-// queued for a lost device are sent to another. A test confirms a fault within
-// some milliseconds. Until then calls wait for the device if there is no other,
-// and health says SERVING.
+// A device takes work while it is healthy; the fallback takes work only while
+// no other device does. The gate grants payload memory only on devices that
+// take work, and calls queued for a lost device are sent to another. A test
+// confirms a fault within some milliseconds. Until then calls wait for the
+// device if there is no other, and health says SERVING.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_DEVICE_DEVICE_MONITOR_H_
@@ -31,7 +31,7 @@ class Gate;
 class DeviceMonitor {
  public:
   struct Settings {
-    // Between two tests of a healthy device; infinite: only the first test.
+    // Time between tests of a healthy device; infinite: only the first test.
     absl::Duration self_test_interval = absl::Minutes(5);
     // How long a test may take before it counts as a hang.
     absl::Duration test_limit = absl::Seconds(30);
@@ -82,7 +82,7 @@ class DeviceMonitor {
   void Judge(int device, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lost(int device, DeviceFault fault, std::string_view detail,
             std::string_view request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Passes on which devices take work.
+  // Tells the gate which devices take work, and health whether any does.
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Engine* const engine_;

@@ -34,8 +34,8 @@ class Workload {
   }
   void ComesNoMore(Coming::iterator message) { coming_.erase(message); }
 
-  // Record that a message of `bytes` has arrived, and that its work ended, with
-  // success or without.
+  // Record that a message of `bytes` has arrived, and that its work has ended,
+  // successfully or not.
   void Begins(size_t bytes, absl::Time now) {
     if (begun_++ == 0) busy_since_ = now;
     here_ += WorkOf(bytes);
@@ -102,8 +102,8 @@ class Workload {
 };
 
 struct Accounts {
-  // Time for which, or up to twice as long, an identity that holds nothing
-  // still counts as one that shares the memory: clients pause between calls.
+  // An identity that holds nothing still counts as one that shares the memory
+  // for this time, or up to twice as long: clients pause between calls.
   static constexpr absl::Duration kRemembered = absl::Seconds(1);
 
   // `limits` lists the limits of messages and of heads, then of each device's
@@ -140,7 +140,7 @@ struct Accounts {
   absl::Mutex mutex;
   Budget budget ABSL_GUARDED_BY(mutex);
   Workload workload ABSL_GUARDED_BY(mutex);
-  // The latest time that a caller passed.
+  // The latest time that a caller has given.
   absl::Time now ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
   absl::Time forgot ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
   bool awaited ABSL_GUARDED_BY(mutex) = false;  // somebody waits for bytes

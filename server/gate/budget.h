@@ -46,7 +46,7 @@ class Budget {
     const auto holder = held_.find(identity);
     if (holder != held_.end()) holder->second.bytes[account] -= bytes;
   }
-  // Forgets the identities that have held nothing since the last time.
+  // Forgets identities that hold nothing and held nothing at the last call.
   void ForgetIdle() {
     absl::erase_if(held_, [](auto& holder) {
       const bool idle = Sum(holder.second.bytes) == 0;

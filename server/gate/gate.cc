@@ -15,12 +15,12 @@ constexpr double kPartOfTime = 0.7;
 // An identity that holds more than its fair share of an account must leave
 // 1/kLeaves of the account to others. Without this, an identity that takes no
 // replies would keep everybody waiting until those replies are cancelled. With
-// kLeaves 4, what was left was less than two requests of 16 MiB that others had
+// kLeaves 4, too little was left for two requests of 16 MiB that others had
 // under way.
 constexpr size_t kLeaves = 2;
 
-// A call that needs at most 1/kNegligible of the free bytes is exempt from this
-// rule. Without this, the small calls of an identity would wait for its own
+// A call that needs at most 1/kNegligible of the free bytes is exempt from
+// kLeaves. Without this, the small calls of an identity would wait for its own
 // large ones.
 constexpr size_t kNegligible = 64;
 
@@ -126,8 +126,8 @@ bool Gate::LeavesEnough(Budget::Account account, const Asking& asking,
   const size_t held = budget.held_by(lease.has_.identity, account);
   const size_t limit = budget.limit(account);
   const size_t sharers = std::max<size_t>(1, budget.holders());
-  // First: the identity holds no more of the account than the average one, or
-  // stays within its fair share.
+  // The first two: the identity holds no more of the account than the average
+  // one, or stays within its fair share.
   return held * sharers <= budget.used(account) ||
          held + asking.bytes <= limit / sharers ||
          asking.bytes > limit - limit / kLeaves || now >= asking.exempt ||
@@ -199,8 +199,8 @@ Gate::Answer Gate::Enter(WaitList* waiters, std::unique_ptr<Asking> asking,
   asking->priority = lease->has_.priority;
   asking->since = now;
   asking->until = std::min(asking->deadline, now + limits_.max_wait);
-  // Without this, the turn of an identity that holds much would never come
-  // beside a crowd of others.
+  // Without this, an identity that holds much would never get its turn in a
+  // crowd.
   asking->exempt = now + limits_.max_wait / 2;
   if (stopped_) return {Outcome::kStopped};
   if (waiters == &payloads_ && !HasDevice(asking->device)) {

@@ -49,8 +49,9 @@ enum class Outcome {
   kStopped,
 };
 
-// Bounds of the time after which a refused call may come again. A shorter time
-// lets a crowd do nothing but ask; a longer one leaves the server idle.
+// Bounds of the time after which a refused call may come again. With a shorter
+// time a crowd of clients would do nothing but ask; a longer one leaves the
+// server idle.
 inline constexpr absl::Duration kSoonestRetry = absl::Milliseconds(50);
 inline constexpr absl::Duration kLatestRetry = absl::Seconds(5);
 
@@ -198,8 +199,8 @@ class Gate {
   const Limits limits_;
   // Its lock guards everything below, too.
   const std::shared_ptr<Accounts> accounts_;
-  // Waiters for messages, for heads and for payloads. `displaced_` left the
-  // first list to make room and have yet to be told.
+  // Waiters for messages, for heads and for payloads. Those in `displaced_`
+  // left the first list to make room, and have yet to be told.
   WaitList messages_ ABSL_GUARDED_BY(accounts_->mutex),
       heads_ ABSL_GUARDED_BY(accounts_->mutex),
       payloads_ ABSL_GUARDED_BY(accounts_->mutex),

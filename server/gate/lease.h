@@ -108,8 +108,8 @@ class Lease {
     {
       absl::MutexLock lock(&has_.accounts->mutex);
       if (has_.coming) has_.accounts->workload.ComesNoMore(*has_.coming);
-      // Unfinished work ends at the latest time that a caller passed, since
-      // none is passed here.
+      // Unfinished work ends at the latest time that a caller gave, since none
+      // is given here.
       if (has_.work)
         has_.accounts->workload.Ends(*has_.work, false, has_.accounts->now);
       has_.coming.reset();

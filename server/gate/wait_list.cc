@@ -49,7 +49,7 @@ std::optional<WaitList::List> WaitList::MakeRoom(const Waiting& newcomer,
   };
   std::vector<const Waiting*> leave;
   while (all.size() > 1 && (all.size() > most || bytes > most_bytes)) {
-    // The later of equals: the newcomer first.
+    // Among equals the later one leaves, so the newcomer does first.
     auto worst = all.begin();
     for (auto it = all.begin(); it != all.end(); ++it) {
       if (rank(*it) >= rank(*worst)) worst = it;

@@ -52,9 +52,10 @@ class WaitList {
     waiting_.push_back(std::move(waiting));
   }
   // Makes room for a newcomer so that at most `most` calls with `most_bytes` in
-  // all wait; one may always wait. Returns the waiters that leave for it: those
-  // of the lowest priority, the latest of the identity with the most bytes
-  // waiting. Returns nullopt if the newcomer itself is the one to leave.
+  // all wait; one may always wait. Returns the waiters that leave for it: the
+  // lowest priority first, then the identity with the most bytes waiting, then
+  // the latest; those whose patience is over come last. Returns nullopt if the
+  // newcomer itself is the one to leave.
   std::optional<List> MakeRoom(const Waiting& newcomer, size_t most,
                                size_t most_bytes, absl::Time now);
   // Calls `take` on the waiters in order. Removes and returns those that were

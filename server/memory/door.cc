@@ -57,8 +57,8 @@ ssize_t ReceiveWith(int socket, std::byte* to, size_t room,
     for (size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
-      // A file with seals is memory, and closes at once; all others are closed
-      // apart.
+      // A file with seals is memory, and closes without delay; all others are
+      // closed on threads of their own.
       descriptors->emplace_back(fd, fcntl(fd, F_GET_SEALS) < 0);
     }
   }
@@ -150,7 +150,7 @@ void MemoryDoor::Accept() {
     return;
   }
   Connection c;
-  // Closed apart, with everything that its peer may have left in it.
+  // Closed on a thread of its own, with all descriptors left unread in it.
   c.socket = std::make_shared<const Descriptor>(fd, /*apart=*/true);
   c.until = SteadyNow() + limits_.patience;
   ucred peer = {};

@@ -36,9 +36,9 @@ struct RegionUse {
   std::atomic<size_t> device_bytes = 0;
 };
 
-// A resource taken from a connection. It keeps the connection open until its
-// own end, so that the end of the connection tells the peer that nobody reads
-// or writes the memory any more.
+// A resource taken from a connection. The connection stays open while this
+// exists, so its end tells the peer that nobody reads or writes the memory any
+// more.
 struct Taking {
   std::shared_ptr<const Descriptor> connection;
   std::shared_ptr<RegionUse> use;

@@ -1,9 +1,9 @@
 // The queues in which gRPC delivers a call's arrival and its later events.
 //
 // Latency is lowest if one thread delivers everything (queue_threads.h). But
-// chunks are copied by the thread that delivers them, which copies less than a
-// network brings. So later events of streams have queues of their own, whose
-// threads sleep while there are no streams.
+// the thread that delivers chunks also copies them, and one thread copies less
+// than a network brings. So later events of streams have queues of their own,
+// whose threads sleep while there are no streams.
 #ifndef QUANTD_SERVER_NET_CALL_QUEUE_H_
 #define QUANTD_SERVER_NET_CALL_QUEUE_H_
 
@@ -23,7 +23,8 @@ class QueueUsers {
  public:
   void Enter() {
     if (count_.fetch_add(1) != 0) return;
-    // A thread that has just found none is waiting before it is woken.
+    // With the lock, a thread that has just found no users waits before it is
+    // woken.
     absl::MutexLock lock(&mutex_);
     come_.SignalAll();
   }
@@ -70,7 +71,7 @@ class LoneCaller {
   static constexpr int kNoAccident = 3;
   static constexpr std::chrono::milliseconds kMemory{100};
 
-  // Calls that arrived during the last job have not been looked for yet.
+  // Nobody has looked yet for calls that arrived during the last job.
   std::atomic<bool> unseen_{false};
   std::atomic<int> at_hand_{0};  // calls in a row that came during a job
   // When there last were several callers; initially long ago.
@@ -89,7 +90,7 @@ inline thread_local bool thread_is_relieved = false;
 
 struct CallQueue {
   grpc::ServerCompletionQueue* arrivals = nullptr;
-  // May be the same queue.
+  // May be the queue `arrivals`, too.
   grpc::ServerCompletionQueue* events = nullptr;
   // Null if the queue `events` always has a thread.
   QueueUsers* users = nullptr;

@@ -105,7 +105,8 @@ std::optional<Connection::Sending> Connection::Sent() const {
   if (ioctl(fd_, SIOCOUTQ, &waiting) != 0) return std::nullopt;
   Sending sending;
   sending.waiting = static_cast<uint64_t>(waiting);
-  // Without a count of taken bytes, a change of the waiting ones must do.
+  // Unix sockets do not count the bytes that the peer took. Instead, the fewer
+  // bytes wait, the more count as taken.
   sending.taken = UINT64_MAX - sending.waiting;
   if (tcp_) {
     const auto info = TcpInfoOf(fd_);

@@ -32,8 +32,8 @@ class Connection {
   Connection() = default;
 
   // The peer without its port, "ipv4:127.0.0.1", and with it,
-  // "ipv4:127.0.0.1:4711": gRPC's name of a call's peer, but without percent
-  // signs.
+  // "ipv4:127.0.0.1:4711": gRPC's name of a call's peer, without
+  // percent-encoding.
   const std::string& host() const { return host_; }
   const std::string& name() const { return name_; }
 

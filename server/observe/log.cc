@@ -68,8 +68,8 @@ std::string MessageOf(std::string_view event,
 class StderrSink final
     : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
-  // Whether a line finds room. The earliest lines are kept; spdlog's own queue
-  // would drop them.
+  // Reserves room for a line. Returns false if the queue is full. The earliest
+  // lines are kept, while spdlog's own queue would drop them.
   bool Take(size_t bytes) {
     if ((waiting_ += bytes + kPlace) <= kMostWaiting) return true;
     waiting_ -= bytes + kPlace;

@@ -105,7 +105,7 @@ uint64_t MemoryOf(int place) {
   return pages * static_cast<uint64_t>(getpagesize());
 }
 
-// One of them is the descriptor that lists them.
+// One of those counted is the descriptor that reads the folder.
 uint64_t OpenFds() {
   std::error_code error;
   const std::filesystem::directory_iterator fds("/proc/self/fd", error);

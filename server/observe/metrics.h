@@ -41,7 +41,7 @@ class Histogram {
       60'000'000'000};
   static constexpr size_t kBuckets = std::size(kBounds) + 1;
 
-  // The first bucket whose bound is not below.
+  // The first bucket whose bound is not below `nanoseconds`.
   static size_t BucketOf(int64_t nanoseconds) {
     return std::lower_bound(std::begin(kBounds), std::end(kBounds),
                             nanoseconds) -

@@ -32,7 +32,7 @@ std::string Error(const std::string& message) {
   return Field(7, "\x08\x05" + Field(2, message));
 }
 
-// Our files import no others.
+// Without imported files: ours import none.
 std::string File(const google::protobuf::FileDescriptor* file,
                  const std::string& name) {
   if (file == nullptr) return Error("not known: " + name);

@@ -1,5 +1,5 @@
 // Answers that need no device and no payload: what this server is, can do and
-// allows, and what a request would give.
+// allows, and what a request would return.
 #ifndef QUANTD_SERVER_OBSERVE_SERVER_INFO_H_
 #define QUANTD_SERVER_OBSERVE_SERVER_INFO_H_
 
@@ -14,7 +14,7 @@ namespace quantd {
 
 // What the server is and can do. `engine` must outlive the method.
 SmallMethod GetServerInfo(const Engine& engine, const v1::Limits& limits);
-// What a request would give.
+// What a request would return.
 SmallMethod DescribeQuantize(const wire::RequestDefaults& defaults);
 
 // grpc.reflection.v1.ServerReflection and v1alpha, which has the same messages:

@@ -30,7 +30,7 @@ def quantize(frame, servers, format="nvfp4", dtype="bf16", **options):
 
   def tensor(name, shape, data):
     try:
-      # In a shape, -1 means "any size", but numpy refuses it as a uint64.
+      # reshape takes -1 as "any size", but a uint64 cannot be -1.
       return np.frombuffer(data, kind).reshape(np.uint64(shape))
     except (TypeError, ValueError, OverflowError) as wrong:
       raise ValueError(f"row {name!r}: {wrong}") from None

@@ -49,7 +49,7 @@ END
     # The needed list may be downloaded even if another one fails.
     APT_CONFIG=$work/apt.conf apt-get update -qq || true
   fi
-  # shellcheck disable=SC2016  # what dpkg-query expands
+  # shellcheck disable=SC2016  # dpkg-query expands it
   read -r source version < <(dpkg-query -W \
     -f '${source:Package} ${source:Version}\n' "$1")
   rm -rf "${directory:?}/$1"

@@ -29,9 +29,9 @@ std::atomic<pid_t> owner{0};
 // memory socket, which accepts 256 from all processes together.
 constexpr size_t kKnown = 32;
 
-// Programs repeat the same request for many tensors, so this many parsed
-// requests are kept, unless their headers have more bytes than the second
-// limit.
+// Number of parsed requests that are kept, because programs repeat the same
+// request for many tensors. Requests with larger headers than
+// kLongestRemembered bytes are not kept.
 constexpr size_t kRemembered = 16;
 constexpr size_t kLongestRemembered = 4096;
 

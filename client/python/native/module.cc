@@ -69,8 +69,8 @@ bool OnMainThread() {
 }
 
 milliseconds Milliseconds(double seconds) {
-  // Longer times become a month, which is as good as no limit. The result is
-  // at least 1, because 0 stands for the connection's default.
+  // Times above a month become a month, which is as good as no limit. The
+  // result is at least 1, because 0 stands for the connection's default.
   return milliseconds(static_cast<int64_t>(
       std::clamp(std::ceil(seconds * 1e3), 1.0, 30.0 * 24 * 3600 * 1000)));
 }
@@ -98,8 +98,8 @@ nb::object View(const nb::object& object) {
   return nb::steal(PyMemoryView_FromObject(object.ptr()));
 }
 
-// Returns the fields of quantd.engines.engine.Reply, in order. The number of
-// its TensorKind stands for an output in GPU memory.
+// Returns the fields of quantd.engines.engine.Reply, in order. An output in GPU
+// memory is given as the number of its TensorKind.
 nb::tuple ToPython(const Answer& answer, const nb::dict& targets) {
   nb::list parts;
   if (answer.result != nullptr) {

@@ -12,7 +12,7 @@ _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 def dynamic_metadata(
   settings: Mapping[str, Any], project: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Returns the version, from the top CMakeLists.txt, and related fields.
+  """Returns the version, from the top CMakeLists.txt, dependencies and URLs.
 
   A native wheel depends on nanobind-backend, which supports every version of
   Python. Publishers set QUANTD_HOMEPAGE to the address of the project.

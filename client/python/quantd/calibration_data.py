@@ -11,7 +11,7 @@ from quantd.values import shown
 
 __all__ = ["sequences", "texts_of", "texts_of_python"]
 
-# At least the average number of characters per token, in any language.
+# No language has more characters per token on average.
 _CHARACTERS = 8
 # One sample: a text, or the messages of a chat.
 Sample = str | list[Any]

@@ -148,7 +148,7 @@ class Watch:
       )
 
   def _stored_name(self, name: str, attention: Any) -> str:
-    """Returns the checkpoint's name for it, derived from its projections'."""
+    """Returns an attention's checkpoint name, derived from a projection's."""
     for child, module in attention.named_children():
       stored = self._stored.get(module, "")
       if stored.endswith(f".{child}"):
@@ -285,7 +285,7 @@ def _cache_hook(keys: Meter, values: Meter) -> Any:
 
 
 class _Cache:
-  """Measures the keys and values of a cache. Passes as one to `isinstance`."""
+  """Measures the keys and values of a cache. `isinstance` takes it for one."""
 
   def __init__(self, cache: Any, keys: Meter, values: Meter) -> None:
     self._cache, self._keys, self._values = cache, keys, values

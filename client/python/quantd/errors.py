@@ -117,7 +117,7 @@ class Unavailable(Error):
 
 
 class Busy(Error):
-  """The server had no memory for the call, until its deadline.
+  """The server had no memory for the call until the call's deadline.
 
   Attributes:
     retry_delay: Seconds after which to retry. 0 if unknown.

@@ -111,7 +111,7 @@ def evaluate(
     connection: Quantizes activations. None uses `quantd.connect()`.
     device_map: As for `from_pretrained`. None uses one GPU if there is one.
     quantctl: As for `quantd.convert`.
-    by_module: Measure single modules, too, which takes half of the time.
+    by_module: Measure single modules, too, which takes half of the whole time.
 
   Returns:
     The measurements. `table` returns them as text.

@@ -2,8 +2,8 @@
 
 Works on arrays of numpy, PyTorch and JAX. Results equal `apply_rht` of a
 connection bit for bit: products and sums are in fp32, in the order that
-FORMATS.md defines. On some devices XLA flushes subnormal numbers to zero; there
-results below 2^-126 differ.
+FORMATS.md defines. On some devices XLA flushes subnormal numbers to zero;
+there, results below 2^-126 differ.
 
 The names are similar to those of TransformerEngine's JAX utilities. A table in
 the package's `README.md` compares them.

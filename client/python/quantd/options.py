@@ -44,8 +44,8 @@ class QuantizeKeywords(TypedDict, total=False):
       other parts. The default is the copies in `rht`, or else "rowwise".
     profile: The library whose arithmetic is used: "te" (the default) or, for
       example, "modelopt@0.47".
-    rht: Copies to rotate first: "rowwise", "columnwise", "both", or True for
-      the copies in `usage`, or else both.
+    rht: Copies to rotate first: "rowwise", "columnwise" or "both". True rotates
+      the copies in `usage`, or both if it is not given.
     rht_dimension: Number of elements rotated together: 16, 32, 64 or 128.
     sign_mask: Signs of the rotation: bit i is set if sign i is -1. An integer,
       "0x" text, or little-endian bytes. The default is TransformerEngine's.
@@ -74,7 +74,7 @@ class QuantizeKeywords(TypedDict, total=False):
     history: FP8 delayed scaling: the amax history to update. Any values are
       accepted, even NaN, as WIRE.md says.
     history_rule: "max" or "most_recent".
-    history_margin: The next scale is 2^margin smaller.
+    history_margin: The next scale is divided by 2^margin.
     scale_rule: MX: "up", "floor", "ceil" or "even".
     splits: Rows of each group. Groups are quantized independently.
     partial_splits: The groups may end before the last row.

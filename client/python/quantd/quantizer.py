@@ -171,8 +171,8 @@ class Quantizer:
   ) -> None:
     """FP8: sets the scale for later calls, and the history to update.
 
-    With a history, results have the next ones as parts "next_scale" and
-    "amax_history".
+    With a history, results have the parts "next_scale" and "amax_history" for
+    the next call.
     """
     found = QuantizeKeywords(scale=numbers("scale", scale))
     if history is not None:
@@ -284,7 +284,7 @@ class Quantizer:
     return made
 
   def is_quantizable(self, x: Any) -> bool:
-    """Returns whether rowwise blocks of 16 or 32, if any, fill x's rows."""
+    """Returns whether x's rows are whole blocks, if a rowwise copy needs it."""
     block = geometry.FORMATS_BY_NAME[self.format].block
     cols = geometry.sides(arrays.read(x).shape, -1)[1]
     return not self.rowwise_usage or block in (0, 128) or cols % block == 0

@@ -12,8 +12,8 @@ from quantd.words import DTYPES, FORMATS, KINDS, LAYOUTS, USAGES
 class Maxima:
   """Largest magnitudes of a tensor, as fp32 arrays of its library.
 
-  Each array has one number, one for each group, or, with the domain "row", one
-  for each row (rowwise) or column (columnwise).
+  Each array has a single number, or one for each group. With the domain "row"
+  it has one for each row (rowwise) or column (columnwise).
 
   Attributes:
     rowwise: max |x| over rows.

@@ -280,7 +280,7 @@ std::string_view KindOf(const Model& model) {
     if (role == Role::kMultiToken && name != "DeepseekV3ForCausalLM") {
       return "other";
     }
-    // Each class has latent attention in its own way.
+    // Each class implements latent attention in its own way.
     if (name != "DeepseekV3ForCausalLM" &&
         t.name().find(".kv_b_proj.") != std::string::npos) {
       return "other";

@@ -34,8 +34,8 @@ std::string LookedAt(const Linted& linted, bool has_original) {
   if (linted.not_nearest > 0) {
     text += fmt::format(
         ", {} of them checked less strictly because they are not rounded to "
-        "nearest (for example by GPTQ, because repair fitted their scales, or "
-        "because they are a fine-tune that differs by 2 to 5 %)",
+        "nearest (for example: GPTQ rounded them, repair fitted their scales, "
+        "or they are a fine-tune that differs by 2 to 5 %)",
         linted.not_nearest);
   }
   if (linted.share < 1) {

@@ -79,7 +79,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
   const auto [lint, lint_options] =
       command("lint",
               "Find faults of a quantized model, also those that engines load "
-              "silently; needs no server",
+              "without an error; needs no server",
               RunLint);
   Add(lint, "--original", &lint_options->original, "MODEL",
       "The original model, to compare every weight with; in large models some "
@@ -121,10 +121,11 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
       "The model whose errors are reported")
       ->required();
   Add(compare, "--fail-below", &compare_options->fail_below, "DB",
-      "Exit with code 8 if the SQNR of any tensor of both models is below this "
-      "many dB. Tensors of MODEL that cannot be compared also cause code 8. "
-      "The default limit is half the usual SQNR of the format: 10.2 for nvfp4, "
-      "9.4 for mxfp4 and between unquantized models, 15.8 for fp8 and mxfp8");
+      "Exit with code 8 if the SQNR of any tensor that both models have is "
+      "below this many dB. Tensors of MODEL that cannot be compared also cause "
+      "code 8. The default limit is half the usual SQNR of the format: 10.2 "
+      "for nvfp4, 9.4 for mxfp4 and between unquantized models, 15.8 for fp8 "
+      "and mxfp8");
   AddReport(compare, &compare_options->report);
 }
 

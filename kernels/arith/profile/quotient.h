@@ -18,7 +18,7 @@ inline namespace QUANTD_ARITH {
 // The code changes at seven thresholds of the quotient. For each threshold, x /
 // d crosses it between two neighbouring bf16. If x * m crosses each threshold
 // between the same two, m is correct for all x. The fp32 nearest to 1 / d, or
-// one of its neighbours, nearly always is.
+// one of its neighbours, is nearly always correct.
 inline float QuotientMultiplier(float d) {
   const auto threshold = [](int i) {
     return i == 6  ? 5.0f

@@ -63,7 +63,7 @@ def connect(
     token: A bearer token. Without TLS it is never sent to another machine.
     token_file: A file with the token on one line.
     deadline: Limit in seconds for a call without a timeout.
-    channels: Connections to each server. The pure engine makes one.
+    channels: Connections to each server. The engine "grpc" makes one.
     retry: When a failed call is sent again: a `quantd.Retry`.
     dead_peer_timeout: Seconds after which a silent connection is dropped.
     memory_socket: The server's --memory-socket, to share memory with it.
@@ -143,7 +143,7 @@ def _check(field: str, good: bool, expected: str, got: Any) -> None:
 
 
 def _path(field: str, path: Any) -> str | None:
-  """Returns a path as text. Refuses a number: open() takes descriptors."""
+  """Returns a path as text. Refuses a number, which open() would accept."""
   if path is None:
     return None
   text = os.fspath(path) if isinstance(path, os.PathLike) else path

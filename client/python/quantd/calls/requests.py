@@ -93,7 +93,7 @@ _PLAIN = (str, int, bool, type(None))
 
 
 def _is_one_value(v: Any) -> bool:
-  """Returns whether no other value equals v, as -0.0 equals 0.0."""
+  """Returns whether nothing else equals v. Both zeros equal each other."""
   return type(v) in _PLAIN or (type(v) is float and (v < 0 or v > 0))
 
 

@@ -43,8 +43,8 @@ class Reply(NamedTuple):
   bands: int = 1
   # Whether the call, or one of its bands, was sent in chunks.
   streamed: bool = False
-  # The id of the request, if it is not in the header, so that equal calls have
-  # equal headers.
+  # The id of the request if the engine leaves it out of the header, so that
+  # equal calls have equal headers.
   request_id: str = ""
 
 
@@ -191,7 +191,7 @@ class Settings:
       lists calls that are not cut.
     stream_from: Payloads of at least this many bytes are sent in chunks; 0
       sends all in chunks. None does so only for payloads that exceed one
-      message or the server's limit; with the pure engine, from 256 MiB.
+      message or the server's limit; with the engine "grpc", from 256 MiB.
   """
 
   target: str
@@ -227,11 +227,11 @@ class Engine(Protocol):
     """Makes a call with its retries; in bands if the settings say so.
 
     `header` is the request without its payload. `payload` is a list of buffers
-    that form the payload together, one for each ref in the header if it has
-    refs. They are not written to, and not accessed after the call. `into` has
-    buffers of the exact size for parts, by kind. They may overlap the payload.
-    Their content is undefined after an error. `how.progress` must not raise,
-    and must not close the engine, which would wait for the call.
+    that form the payload together, one for each TensorRef in the header if it
+    has some. They are not written to, and not accessed after the call. `into`
+    has buffers of the exact size for parts, by kind. They may overlap the
+    payload. Their content is undefined after an error. `how.progress` must not
+    raise, and must not close the engine, which would wait for the call.
 
     Raises:
       quantd.Error: Made by `from_status`.

@@ -57,8 +57,8 @@ class Engine:
     self._settings = settings
     self._servers = Servers(settings)
     self._way = "unix" if settings.target.startswith("unix:") else "tcp"
-    # The largest payload of one message, by method, that was not refused as too
-    # large.
+    # The largest payload to send in one message, by method. Lowered when a
+    # server refuses one as too large.
     self._largest = dict.fromkeys(streams.NAMES, _LARGEST_PAYLOAD)
 
   def call(

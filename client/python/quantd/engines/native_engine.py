@@ -1,9 +1,9 @@
 """The native engine: the C++ library of quantd, linked into the package.
 
-It is faster than the pure engine: buffers are sent and received without a copy
-in Python, and calls run without the interpreter's lock. Besides servers it
+It is faster than the engine "grpc": buffers are sent and received without a
+copy in Python, and calls run without the interpreter's lock. Besides servers it
 supports the devices of this process, as targets "local", "local:cpu" and
-"local:cuda:N". It differs from the pure engine in three ways.
+"local:cuda:N". It differs from that engine in three ways.
 
 Forks: gRPC depends on threads, which do not survive a fork. In a process that
 was forked from one that had used this engine, every call and every new

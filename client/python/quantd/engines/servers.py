@@ -67,7 +67,7 @@ class Server:
     # Whether it answered the last call.
     self.heard = False
     self.bytes_under_way = 0
-    # The number of the last pick of this server, among all picks.
+    # The number of this server's last pick, counted over all servers.
     self.last_pick = 0
     self.avoid_until = 0.0  # after it was busy, or refused or failed a call
     self.said = ""  # why it is avoided

@@ -144,8 +144,8 @@ class Copy:
   def amax(self) -> Any:
     """The amax that the codes were made with, in fp32.
 
-    An array of one number, or of one for each group or line. None for formats without an amax,
-    which are MX and FP8 block scaling.
+    An array of one number, or of one for each group or line. None for MX and
+    FP8 block scaling, which have no amax.
     """
     return self._part("amax")
 

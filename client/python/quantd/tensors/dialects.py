@@ -123,7 +123,7 @@ def _scales(t: Described, row: _Row, library: str) -> Any:
   word = part.spec.dtype
   lines = -(-n // f.block) if f.square else n
   plain = np.ascontiguousarray(views.scale_matrix(c, part.data, word, lines))
-  # Checkpoints store MX's exponents as uint8, the type for e2m1x2.
+  # Checkpoints store MX's exponents as uint8, like codes of e2m1x2.
   word = "e2m1x2" if word == "e8m0" else word
   return shown_as(library, plain.reshape(-1).view("u1"), word, plain.shape)
 

@@ -66,7 +66,7 @@ format() {
   [[ $($tool --version) =~ version\ 14\. ]] ||
     { missing "clang-format 14 (there is $($tool --version))"; return; }
   [ -z "$fix" ] || mode=-i
-  # shellcheck disable=SC2086  # one word a flag
+  # shellcheck disable=SC2086  # each word is a flag
   listed '\.(h|cc|cu|cuh)$' | xargs -P "$(nproc)" -n 40 $tool $mode
 }
 layering() {
@@ -84,7 +84,7 @@ messages() {
     { missing "protoc 3.21"; return; }
   out=$(mktemp -d)
   protoc --proto_path=proto --python_out="$out" --pyi_out="$out" quantd.proto
-  # Constants that no program needs, because messages have fields.
+  # Removes constants that no program needs, because messages have fields.
   sed -i '/_FIELD_NUMBER:/d' "$out"/*.pyi
   [ -z "$fix" ] || cp "$out"/* $kept
   (cd "$out" && for file in *; do cmp "$file" "$OLDPWD/$kept/$file" || exit; done)

@@ -289,7 +289,7 @@ def faults_of(tree, lines):
             faults.append(f"{folder}: no line says what it may include")
         if len(names) > MOST_UNITS and folder not in LARGE:
             faults.append(f"{folder}: {len(names)} units, over {MOST_UNITS}")
-    faults += [f"{key}: nobody there needs {word}"
+    faults += [f"{key}: no file there needs {word}"
                for key, words in lines.items() for word in words
                if (key, word) not in used]
     circle = find_circle(edges)

@@ -132,7 +132,7 @@ class LayeringTest(unittest.TestCase):
         lines = layering.lines_of()
         lines["kernels/plan"].append("grpcpp")
         self.assertEqual(layering.faults_of(self.tree, lines),
-                         ["kernels/plan: nobody there needs grpcpp"])
+                         ["kernels/plan: no file there needs grpcpp"])
 
     def test_a_name_that_says_nothing_is_found(self):
         self.write(f"{NEW}/utils.cc", "")

@@ -10,8 +10,9 @@
 namespace quantd::cpu {
 namespace {
 
-// The options that the tuned functions for FP8 support; they do not support
-// rotated copies. The generic function is used for all other options.
+// The options that the tuned functions for FP8 support. With kOptRht they make
+// only copies that are not rotated. The generic function is used for rotated
+// copies and for all other options.
 constexpr uint32_t kFp8Supports =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;

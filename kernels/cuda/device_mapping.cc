@@ -191,7 +191,7 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenImported(
       reinterpret_cast<void*>(static_cast<intptr_t>(handle.descriptor));
   if (import(&memory, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) !=
       CUDA_SUCCESS) {
-    return NotOpened("the descriptor is of no exported memory");
+    return NotOpened("the descriptor is not one of exported memory");
   }
   CUdeviceptr address = 0;
   CUresult result = reserve(&address, size, 0, 0, 0);
@@ -265,8 +265,8 @@ absl::StatusOr<std::unique_ptr<DeviceMapping>> OpenMapping(
   if (!place) place = FindPeer(handle.uuid);
   if (!place) {
     return absl::NotFoundError(
-        "memory of a GPU: expected one that this server works with, or a peer "
-        "of it, got another one's");
+        "memory of a GPU: expected a GPU that this server works with or a peer "
+        "of one, got another GPU");
   }
   QUANTD_CUDA_RETURN(cudaSetDevice(place->ordinal), "open memory");
   return handle.descriptor >= 0 ? OpenImported(handle, size, *place)
@@ -278,8 +278,8 @@ absl::StatusOr<std::unique_ptr<EventMapping>> OpenEvent(
   const auto place = FindServed(handle.uuid);
   if (!place) {
     return absl::NotFoundError(
-        "an event of a GPU: expected one that this server works with, got "
-        "another one's");
+        "an event of a GPU: expected a GPU that this server works with, got "
+        "another GPU");
   }
   QUANTD_CUDA_RETURN(cudaSetDevice(place->ordinal), "open an event");
   cudaIpcEventHandle_t ipc;

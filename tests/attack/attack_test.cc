@@ -87,9 +87,9 @@ void Attacked(const Attack& attack, Way way) {
                           .during = std::max(least_time, attack.moment)},
                          callers),
                  way,
-                 // Without a probe if the attack's connections use up the
-                 // descriptors, which leaves none for another client of the
-                 // same address.
+                 // Does not probe if the attack's connections use up the
+                 // descriptors: none is left for another client at the same
+                 // address.
                  /*probe=*/attack.descriptors == 0);
 }
 

@@ -81,7 +81,8 @@ class Http2Peer {
   // one.
   std::string HeaderBlock(std::string_view path,
                           const Metadata& metadata = {}) const;
-  // Returns the number of a stream that the caller opens by its own frames.
+  // Returns the number for a new stream, which the caller must then open by
+  // sending frames.
   uint32_t NextStream();
   // Opens a call and returns its stream, or 0 if the connection has ended.
   uint32_t Open(std::string_view path, const Metadata& metadata = {},

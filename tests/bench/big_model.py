@@ -10,7 +10,7 @@ and the rate with that of quantctl quantize on one shard.
     big_model.py FOLDER --quantctl build/cpu/client/quantctl
                  [--quantd build/cpu/server/quantd] [--gigabytes 20]
 
-FOLDER needs free space for a third of that size, and is empty again afterwards.
+FOLDER needs free space for a third of the model, and is empty again afterwards.
 Exits with 1 if a process exceeded its bound.
 """
 

@@ -92,7 +92,7 @@ constexpr Case kCases[] = {
        o.rht.rowwise = o.rht.columnwise = true;
        GivenAmax(o);
      }},
-    // Rows that compute the amax, and that estimate it, for comparison.
+    // Rows that compute the amax, and rows that estimate it, for comparison.
     {"nvfp4_col_rht_amax", Format::kNvfp4, Usage::kColumnwise, RotateColumns},
     {"nvfp4_col_rht_estimate", Format::kNvfp4, Usage::kColumnwise,
      EstimateColumns},

@@ -40,8 +40,8 @@ struct Shape {
   int64_t cols;
 };
 
-// Parses a shape like "2048x4096". Rows and columns must suit every row of the
-// table.
+// Parses a shape like "2048x4096". The shape must suit every row of the
+// benchmark (gpu_bench_rows.h).
 bool Parse(const std::string& text, Shape* shape) {
   long long rows = 0;
   long long cols = 0;
@@ -204,8 +204,8 @@ int Main(int argc, char** argv) {
       ->allow_extra_args(false)
       ->capture_default_str();
   app.add_option("--rows", options.rows,
-                 "names or globs of rows, like nvfp4_*,amax; rows that they "
-                 "are variants of are added (default: all)")
+                 "names or globs of rows, like nvfp4_*,amax (default: all). "
+                 "For a variant, its base row is measured, too")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--rounds", options.rounds, "number of rounds for each median")

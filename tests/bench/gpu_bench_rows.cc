@@ -99,7 +99,7 @@ void AddQuantizes(Table* table) {
     row.reads = 2;
     table->Add(row);
   }
-  // Rows that compute the amax, and that estimate it, for comparison.
+  // Rows that compute the amax, and rows that estimate it, for comparison.
   const auto add_whole = [&](std::string name, Usage usage,
                              std::optional<float> estimate) {
     QuantizeOptions o;

@@ -9,8 +9,8 @@
 namespace quantd::bench {
 namespace {
 
-// The least time of a graph in microseconds, and the rate of a good kernel,
-// from which that time is estimated.
+// The time in microseconds that a graph should take at least, and the rate of a
+// good kernel, from which a graph's time is estimated.
 constexpr double kGraphUs = 200;
 constexpr double kBytesPerUs = 3.5e6;
 

@@ -1,14 +1,14 @@
 // Measures jobs on every type of the caller's memory and on the job's own
-// memory
-// ("own"), and copies by the copy engines, alternating in one run. Results are
-// medians.
+// memory ("own"), and copies by the copy engines. All alternate in one run.
+// Results are medians.
 //
 //   lent_bench [RESULTS.json COMMIT DATE]
 //
-// Jobs quantize bf16 to rowwise NVFP4 with RHT. The ceiling for page-locked
-// memory is a copy to the device and a copy back of as many bytes. They overlap
-// if the amax is given, and follow each other if it is computed. The ceiling
-// for device memory is the kernels' time. Exits with 77 without a GPU.
+// Jobs quantize bf16 to rowwise NVFP4 with RHT. The ceiling for host memory is
+// a copy of the input to the device and one of the outputs back, on registered
+// memory for that type, else on page-locked memory. They overlap if the amax is
+// given, and follow each other if it is computed. The ceiling for device memory
+// is the kernels' time. Exits with 77 without a GPU.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -227,9 +227,9 @@ void Measure(Backend& backend, size_t bytes, bool given, Json* rows) {
   for (size_t k = 0; k < cases.size(); ++k) {
     const double us = Median(cases[k]->us);
     const bool device = static_cast<Kind>(k) == Kind::kDevice;
-    const bool own = static_cast<Kind>(k) == Kind::kRegistered;
+    const bool mapped = static_cast<Kind>(k) == Kind::kRegistered;
     const double ceiling = device ? Median(cases[k]->kernel_us)
-                                  : Median(own ? registered_us : bare_us);
+                                  : Median(mapped ? registered_us : bare_us);
     std::printf(
         "%-12s %9zu KiB amax %-6s %10.1f us %8.2f GB/s %10.1f us %s "
         "%6.3f, %7.1f us above it\n",

@@ -13,8 +13,9 @@ wrong() { echo "$1"; failed=1; }
 
 always=('Cheap checks' 'test command: build' 'test command: tests'
   'wire, gate and door')
-# plan PERCENT MISSED SECONDS LEFT: the plan must end within SECONDS, and skip
-# at least LEFT phases, or none if LEFT is 0.
+# plan PERCENT MISSED SECONDS LEFT: on a machine that takes PERCENT of the usual
+# time, with MISSED percent of the compilations not in the cache, the plan must
+# end within SECONDS and skip at least LEFT phases, or none if LEFT is 0.
 plan() {
   local said left ended name
   said=$(.ci/run --plan "$1" "$2")

@@ -226,5 +226,5 @@ is ActiveState inactive
 gone /etc/quantd
 [ -z "$(dpkg-query -W -f '${db:Status-Status}' quantd 2>/dev/null)" ] ||
   fail "dpkg still lists the package"
-shown "purged while serving: stopped, disabled and removed; the account quantd" \
-  "and the administrator's files stay"
+shown "purged while serving and after a failed start: stopped, disabled and" \
+  "removed; the administrator's files stay"

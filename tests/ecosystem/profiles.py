@@ -139,7 +139,7 @@ def _compare(library, case, weights, packed, values, backend, folder):
 
 
 def _told_apart(library, format, weights, packed, values, folder):
-    """Returns the bytes of codes and scales that would differ under the
+    """Returns how many bytes of codes and scales would differ under the
     library's CPU profile, which shows that the inputs distinguish both
     profiles."""
     cpu = _quantized(library, library.PROFILE, format, quantd.Backend("cpu"),

@@ -20,7 +20,7 @@ RAW = re.compile(r'R"([^()\\ ]*)\(.*?\)\1"', re.S)
 
 
 def skip_literal(text: str, i: int) -> int:
-    """The end of a literal that begins at i, or i."""
+    """The end of the literal that begins at i, or i if none begins there."""
     for pattern in (RAW, STRING):
         if match := pattern.match(text, i):
             return match.end()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the lines of the parsers that inputs reach, for coverage.sh and the
+"""Counts how many lines of the parsers inputs reach, for coverage.sh and the
 results of run.sh. Use those scripts; --help lists the options of this one.
 
 Counts only functions that parse inputs, not others in the same files. The

@@ -67,8 +67,8 @@ std::string Fingerprint(const Request& request) {
   return out;
 }
 
-// Checks that ranges of shared memory have the plan's sizes, alignment and a
-// region.
+// Checks that ranges of shared memory have the sizes of the plan's tensors and
+// are aligned to elements.
 std::string CheckLent(const std::vector<MemoryRange>& ranges,
                       const std::vector<TensorSpec>& specs) {
   if (!ranges.empty() && ranges.size() != specs.size()) return "ranges missing";

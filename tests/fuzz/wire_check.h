@@ -1,4 +1,4 @@
-// Parses a message twice, contiguous by protobuf and in slices by proto/wire.h.
+// Parses a message twice: whole by protobuf, and in slices by proto/wire.h.
 // Both results must agree.
 #ifndef QUANTD_TESTS_FUZZ_WIRE_CHECK_H_
 #define QUANTD_TESTS_FUZZ_WIRE_CHECK_H_

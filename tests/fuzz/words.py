@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints a libFuzzer dictionary: the words in string literals of a target's
 parsers and of the files in their folders, and the lines of its file in
-dictionaries/, which has what no literal says.
+dictionaries/, which has words that are in no literal.
 
     tests/fuzz/words.py TARGET
 """

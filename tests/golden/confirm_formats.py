@@ -59,7 +59,7 @@ def floats(text):
 
 
 def encode(v, dtype):
-    """Encodes v with saturation; ml_dtypes alone encodes too large values as NaN or Inf."""
+    """Encodes v with saturation, without which ml_dtypes encodes too large values as NaN or Inf."""
     top = LARGEST[dtype]
     codes = np.clip(v, -top, top).astype(dtype).view(np.uint8)
     return np.where(np.isnan(v), 0x7F if dtype is not E2M1 else 7, codes)

@@ -5,8 +5,7 @@
 #   run.sh RESULTS_DIR [PART...]
 #
 # Parts, all of them by default: contract agreement service bench lent ways rpc
-# cpu.
-# QUANTD_GPU_ELEMENTS: elements to compare with the CPU (1.2e10).
+# cpu. QUANTD_GPU_ELEMENTS: elements to compare with the CPU (default 1.2e10).
 #
 # Never changes clocks or modes of the GPU. Exits with 0 if all parts passed,
 # with 77 without a GPU, else with 1. gpu.json says passed, skipped or failed.

@@ -1,5 +1,6 @@
-// Single IEEE binary32 operations, computed in double: rounding the double
-// result again gives the correct result for these four, since 53 >= 2 * 24 + 2.
+// IEEE binary32 operations, each computed in double and then rounded to float.
+// Both roundings together give the correct result for these four, since 53 >= 2
+// * 24 + 2.
 #ifndef QUANTD_TESTS_ORACLE_FP32_H_
 #define QUANTD_TESTS_ORACLE_FP32_H_
 

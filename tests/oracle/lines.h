@@ -31,7 +31,8 @@ std::vector<std::vector<float>> MakeLines(const Matrix& m, bool columnwise,
                                           const Mask& mask);
 
 // The index of a line's amax among those of all groups. If `own`, every line
-// has an amax (columnwise lines group by group); otherwise every group has one.
+// has an amax, and columnwise those of a group are adjacent; otherwise every
+// group has one.
 size_t AmaxIndex(const Matrix& m, bool columnwise, bool own, int64_t line);
 
 bool AnyNaN(const std::vector<float>& x);

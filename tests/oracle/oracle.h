@@ -35,8 +35,9 @@ struct QuantizeSpec {
   bool rotate_columns = false;
   Mask mask;
   Policy policy = Policy::kIgnore;
-  // Given maxima; empty: computed. One value, or one for each group, or one for
-  // each line (row_scaled; columnwise lines group by group).
+  // Given maxima; empty: computed. One value, one for each group, or with
+  // row_scaled one for each line, where columnwise those of a group are
+  // adjacent.
   std::vector<float> row_amax;
   std::vector<float> column_amax;
 

@@ -140,7 +140,7 @@ float Library::ScaledFp8(float x, float s) const {
   if (IsDeepgemm(p_)) return Mul(x, Div(1.0f, s));
   if (p_ == Profile::kCompressedTensorsCuda) return Div(x, s);
   if (IsCompressedTensors(p_)) return RoundTo(t_, Div(x, s));
-  // ModelOpt: with several scales the quotient is fp32. With a single number it
+  // ModelOpt: with several scales the quotient is fp32. With a single scale it
   // has the tensor's type.
   if (!IsTensor(f_)) return Div(x, s);
   if (p_ == Profile::kModeloptCuda) s = RoundTo(t_, s);

@@ -290,7 +290,7 @@ Quantized Quantize(const QuantizeSpec& spec, const Bytes& input) {
         other_turned) {
       return EncodeCopy(spec, groups, columnwise, own, 1);
     }
-    // The amax of the other direction is one taken before any rotation.
+    // Here the amax of the other direction is of values that are not rotated.
     if (!turned) return EncodeCopy(spec, groups, columnwise, others, 1);
     if (estimate != 0) {
       return EncodeCopy(spec, groups, columnwise, others, estimate);

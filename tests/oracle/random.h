@@ -8,7 +8,7 @@
 
 namespace quantd::oracle {
 
-// Philox4x32: the four words of the 128-bit output number `offset`.
+// Philox4x32: the four words of output number `offset`, which has 128 bits.
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t subsequence,
                                uint64_t offset, int rounds = 10);
 

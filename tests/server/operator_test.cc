@@ -344,8 +344,7 @@ TEST_F(OperatorTest, ReportsTooLittleAddressSpace) {
   EXPECT_THAT(text, Not(HasSubstr("terminate")));
 }
 
-// A timeout of a thousand years is legal.
-TEST_F(OperatorTest, ServesACallWithTheLongestTimeout) {
+TEST_F(OperatorTest, ServesACallWithATimeoutOfAThousandYears) {
   ServerProcess server(Quantd({"--device", "cpu"}));
   ASSERT_TRUE(server.running()) << server.Log();
   const auto peer = attack::Http2Peer::Connect(

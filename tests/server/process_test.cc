@@ -278,7 +278,7 @@ TEST_F(ProcessTest, SteadyTrafficFaultsNoNewPages) {
   EXPECT_EQ(steady, 3) << history;
 }
 
-// Sends requests of 256 MiB from many connections at once.
+// Sends requests of 128 MiB from many connections at once.
 class CrowdTest : public ProcessTest {
  protected:
   struct Tally {

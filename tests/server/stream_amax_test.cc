@@ -109,7 +109,7 @@ TEST_F(StreamAmaxTest, RefusesRequestsWithoutAnAmax) {
               o->mutable_history()->add_amax(1);
             }),
             "history");
-  // The tensor has more lines than a client may return values.
+  // The tensor has 65537 lines, but a client may return at most 65536 values.
   v1::QuantizeRequest tall = Request(0);
   tall.mutable_options()->set_format(v1::FORMAT_FP8_CHANNEL_E4M3);
   tall.mutable_tensor()->set_shape(0, 65537);

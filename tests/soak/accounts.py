@@ -99,7 +99,7 @@ def second_half(values):
 
 
 def growth(points, resident=False):
-    """Returns the KiB by which each process grew from pause to pause in the second half.
+    """Returns the KiB by which each process grew over the second half, measured at pauses.
 
     Measures the heap in use if the process reports it, and otherwise, or with
     `resident`, anonymous memory without pools.

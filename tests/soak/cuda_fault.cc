@@ -1,5 +1,5 @@
-// Makes a GPU fail for one server, into which this library is preloaded, in its
-// own CUDA context. QUANTD_CUDA_FAULT names a file. A line written to it is
+// Makes a GPU fail in the CUDA context of one server, into which this library
+// is preloaded. QUANTD_CUDA_FAULT names a file. A line written to it is
 // executed, and the file is then emptied:
 //
 //   illegal_address a kernel writes to an invalid address

@@ -117,7 +117,7 @@ def wait_for(signs, since, patience):
 def recovery(scene, over):
     """Returns when calls were served again, or None.
 
-    Only calls that began after the end of the fault count. This is the end of
+    Only calls that began after the end of the fault count. Returns the end of
     the first one that was served, or if some failed, of the first one served
     after the last failure.
     """

@@ -42,7 +42,7 @@ class LossyLink:
                 ["unshare", "-n", sys.executable, "-B", __file__],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         self.inside = ["nsenter", "-t", str(self.process.pid), "-n"]
-        self.process.stdout.readline()  # the process prints it in its namespace
+        self.process.stdout.readline()  # waits until the namespace exists
 
     def tell(self, *words):
         """Sends a command and returns the counts once the process has executed it."""

@@ -277,8 +277,8 @@ class Scene:
         stop_all([s.process for s in self.servers])
         stop_all(self.processes)
         if self.namespace:
-            # The kernel would delete these links with the namespaces, but
-            # maybe after the next fault makes links of the same names.
+            # The kernel would delete these links with the namespaces, but maybe
+            # not before the next fault makes links of the same names.
             for name in ("quantd0", "quantd1"):
                 subprocess.run(["ip", "link", "delete", name], check=False,
                                stderr=subprocess.DEVNULL)

@@ -2,9 +2,9 @@
 // --set` does for the whole machine. QUANTD_CLOCK_STEP names a file whose first
 // eight bytes are the nanoseconds by which the clock is ahead.
 //
-// A wait by the wall clock ends when the stepped clock shows the time, as the
-// kernel does it, so that a step makes the wait shorter or longer. Each wait is
-// therefore cut into short ones, and the clock is read after each.
+// A wait by the wall clock ends when the stepped clock shows the time. So a
+// step makes it shorter or longer, as a step of the kernel's own clock would.
+// Each wait is therefore cut into short ones, and the clock is read after each.
 // CLOCK_MONOTONIC is unchanged.
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,7 +29,8 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSlice = kSecond / 100;
 
 // Function-local static variables must be constinit in this file. Otherwise
-// threads would wait for their initialization by syscall(), which it replaces.
+// threads would wait for their initialization by syscall(), which this file
+// replaces.
 
 const std::atomic<int64_t>* OpenStep() {
   static constinit std::atomic<int64_t> none{0};

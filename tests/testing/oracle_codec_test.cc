@@ -185,7 +185,7 @@ TEST(OracleCodecTest, RotationsOfEveryDimension) {
   }
 }
 
-TEST(OracleCodecTest, NoTwoElementsShareAByte) {
+TEST(OracleCodecTest, NoTwoElementsShareARandomByte) {
   for (bool columnwise : {false, true}) {
     const oracle::Randomness r{7, 3, columnwise, 37};
     std::set<std::pair<uint64_t, uint64_t>> places;
@@ -202,9 +202,10 @@ TEST(OracleCodecTest, NoTwoElementsShareAByte) {
   }
 }
 
-// The error of a tile is the sum of the errors of its rows, added in pairs of
-// halves. Every row here has the tile's maximum, and so the tile's scales.
-TEST(OracleCodecTest, ErrorsOfATileAddUpAsATree) {
+// The error of a square is the sum of the errors of its 16 rows: the last eight
+// are added to the first eight, then of those the last four to the first four,
+// and so on. Every row here has the square's maximum, and so its scales.
+TEST(OracleCodecTest, ErrorsOfASquareAddUpAsATree) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     auto x = oracle::Values(
         oracle::Element::kF32,

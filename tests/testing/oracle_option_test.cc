@@ -86,9 +86,9 @@ TEST(OracleOptionTest, DbiasAddsUpChunks) {
       ElementsAre(0x00, 0x7C, 0xAC, 0x5C));  // Inf, 299
 }
 
-// Tiles are zero beyond the matrix: a tile that extends beyond it equals one of
-// the matrix padded with zeros.
-TEST(OracleOptionTest, RaggedTilesOfFourOverSix) {
+// Squares are zero beyond the matrix: one that extends beyond it has the codes
+// and scale that it has if the matrix is padded with zeros.
+TEST(OracleOptionTest, RaggedSquaresOfFourOverSix) {
   QuantizeSpec ragged;
   ragged.format = Format::kNvfp4Square;
   ragged.rows = 21;

@@ -305,9 +305,10 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                                                         last);
     };
     const bool e4m3 = e.element == DType::kE4M3;
-    // Up to 128, blocks of 32 are encoded, otherwise blocks of 128. In lines of
-    // up to 32 elements, a block of 128 is one of 32. Under a tensor's scale
-    // any length is right, and few elements are encoded in short blocks.
+    // If `length` is at most 128, elements are encoded in blocks of 32, else in
+    // blocks of 128. A line of up to 32 elements is a single block of either
+    // size. Under a tensor's scale both sizes are right, and few elements need
+    // the short ones.
     const int64_t length = e.block == 128 ? 4 * e.cols
                            : e.block == 0 ? (last - first) * e.cols / W
                                           : e.block;

@@ -57,8 +57,8 @@ QUANTD_FN V E2M1MagicOf(V one_or_more) {
   return exponent + (exponent >> 22) + ((22u << 23) - 254u);
 }
 
-// The E2M1 codes, rounded down, of values that are given doubled, as integers
-// from 0 to 15, one in each byte.
+// The E2M1 codes of values, rounded down, one in each byte. Each byte of
+// `halves` is twice a value, an integer from 0 to 15.
 template <int W, typename V>
 QUANTD_FN V E2M1OfHalvesOf(V halves) {
 #ifdef __AVX512BW__

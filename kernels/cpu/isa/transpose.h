@@ -28,7 +28,7 @@ QUANTD_FN void Prefetch(const std::byte* from) {
   for (int64_t at = 0; at < kBytes; at += 64) __builtin_prefetch(from + at);
 }
 
-// Whether lines of codes, `pitch` bytes apart, may be stored, bypassing the
+// Whether lines of codes that are `pitch` bytes apart may be stored past the
 // caches, in vectors of `width` bytes from each line's start on.
 inline bool MayStream(const std::byte* data, int64_t pitch, int64_t lines,
                       int64_t width) {

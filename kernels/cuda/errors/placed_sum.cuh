@@ -32,8 +32,8 @@ class PlacedSum {
  public:
   static constexpr uint32_t kTerms = 1u << 9;
 
-  // Adds a square. `bits` is at least 2^-64, so that the first term sets the
-  // window.
+  // Adds a square, given as fp32 bits. It is at least 2^-64, so that the first
+  // term sets the window.
   __device__ __forceinline__ void Add(uint32_t bits, uint32_t frame,
                                       ErrorSums::Squares* shared) {
     uint32_t up = (bits >> 23) - base_;

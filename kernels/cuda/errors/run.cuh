@@ -84,8 +84,8 @@ __device__ __noinline__ uint32_t Clipped(const EncodeParams& p,
   return clipped;
 }
 
-// Errors of a run. `factor` is FactorOf its scale. kExact says that squares of
-// the values are exact, as those of bf16 and fp16 are.
+// Errors of a run. `factor` is the factor of its scale. kExact says that
+// squares of the values are exact, as those of bf16 and fp16 are.
 //
 // Values and errors are multiplied by a power of two that brings the largest
 // value to about 2. This changes no difference, and no sum if the largest error

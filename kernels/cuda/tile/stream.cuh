@@ -309,9 +309,9 @@ class TileStream {
   // payload, but these rows may belong to another group.
   __device__ __forceinline__ void ZeroRest(int rows) {
 #if __CUDA_ARCH__ >= 900
-    // Mbarriers already order these writes after all reads of the stage's last
-    // tile. The barrier is for compute-sanitizer, which does not follow
-    // mbarriers.
+    // Mbarriers already order these writes after all reads of the stage's
+    // previous tile. The barrier is for compute-sanitizer, which does not
+    // follow mbarriers.
     if constexpr (kStages == kTeams) Team::Sync();
     std::byte* const bytes = tiles_[stage_].bytes;
     for (int i = rows * kPieces + static_cast<int>(Team::thread());

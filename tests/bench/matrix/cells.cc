@@ -64,7 +64,7 @@ std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
     }
   }
   if (format.scaling == Scaling::kTensor) {
-    // The scale, which the other cells get as input, is computed from the amax.
+    // Computes the scale from the amax. The other cells are given the scale.
     list.push_back({"amax given", [](RowSpec&, QuantizeOptions& o) {
                       o.fp8.scale.clear();
                       if (HasRowwise(o.usage)) o.rowwise_amax = {5.0f};
@@ -92,8 +92,8 @@ std::vector<Setting> ArithmeticOf(const FormatSpec& format) {
   return list;
 }
 
-// Returns the setting for any other option. For an option that all other cells
-// have, it is the opposite.
+// Returns the setting for any other option. Cells are given the amax by
+// default, so the setting for kOptGivenAmax is a computed amax.
 std::optional<Setting> OtherOf(const FormatSpec& format,
                                const OptionSpec& option) {
   const std::string name(option.name);

@@ -11,8 +11,8 @@
 
 namespace quantd::bench {
 
-// Returns every `every`th cell of an input type whose name one of the globs
-// matches, or of all cells without globs.
+// Returns every `every`th of an input type's cells whose names match one of the
+// globs, or of all its cells if there are no globs.
 std::vector<Cell> SelectCells(DType dtype,
                               const std::vector<std::string>& globs, int every);
 

@@ -10,7 +10,8 @@
 // For each size (MiB of bf16, quantized to both copies of NVFP4, rotated) it
 // starts a server on loopback and measures:
 //
-// 1. alone: one caller. The deadline of what follows is twice its p99.
+// 1. alone: one caller. The deadline in the overload is twice its p99, but at
+//    least --least-deadline-ms.
 // 2. best: the most calls a second of 1, 2, 4 or 8 callers.
 // 3. overload: an open loop at `times` that rate, and retries. All calls have
 //    the deadline, so a call that is accepted but late has failed. Then `best`
@@ -56,7 +57,7 @@ double Milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// The tensor that every call sends.
+// Makes calls, which all send the same tensor.
 class Calls {
  public:
   Calls(const std::string& target, size_t mebibytes)
@@ -275,7 +276,7 @@ Json Measure(const std::vector<std::string>& flags, size_t mebibytes,
   const milliseconds deadline(
       static_cast<int64_t>(std::max({2 * p99, least_deadline_ms, 1.0})));
   const double rate = times * best.calls_per_second;
-  // The largest number of calls in flight until their deadlines, and some more.
+  // The number of calls that arrive within one deadline, and some more.
   const int callers = std::clamp(
       static_cast<int>(rate * static_cast<double>(deadline.count()) / 1e3) + 8,
       16, 256);

@@ -48,7 +48,7 @@ def read(name):
 
 
 def rounded(value):
-  """Numbers to five digits, which is more than any measurement holds."""
+  """Rounds numbers to five digits, which is more exact than any measurement."""
   if isinstance(value, float):
     return float(f"{value:.5g}")
   if isinstance(value, list):

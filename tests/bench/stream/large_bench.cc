@@ -1,6 +1,6 @@
-// Quantizes in bands one tensor that is larger than any message and than the
-// server's budget. The result, with a computed amax, must have the bytes of
-// separate calls for amax and codes, and in samples those of the oracle. With
+// Quantizes one tensor in bands. It is larger than any message and than the
+// server's budget. The result, with a computed amax, must equal that of
+// separate calls for amax and codes, and in samples that of the oracle. With
 // several devices there is a server for each, and the call uses all of them.
 #include <CLI/CLI.hpp>
 #include <chrono>

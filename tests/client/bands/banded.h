@@ -35,8 +35,8 @@ inline ClientOptions InBands(size_t band_bytes = kMiB) {
   return options;
 }
 
-// A bf16 tensor of 8 MiB by default, with values of both signs between 2^-7 and
-// 2^8. Its last band has few rows.
+// A bf16 tensor of 8 MiB by default, with values of both signs from 2^-7 to
+// almost 2. Its last band has few rows.
 class Tensor {
  public:
   explicit Tensor(int64_t rows = 4097, int64_t cols = 1024)

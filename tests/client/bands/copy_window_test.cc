@@ -1,5 +1,5 @@
-// Compares the strips in which parts of a tensor lie in the whole with the
-// address of each code and scale, for all formats and layouts.
+// Compares strips, which state where a part of a tensor lies in the whole, with
+// the address of each code and scale, for all formats and layouts.
 #include "client/tensors/copy_window.h"
 
 #include <algorithm>

@@ -53,7 +53,7 @@ Plant SetAll(const std::string& end, float value);
 Plant Fill(const std::string& name, uint8_t byte, size_t from = 0);
 Plant Put(const std::string& name, std::vector<int64_t> shape);
 Plant Erase(const std::string& name);
-// Reorders ComfyUI's scales of those modules row by row, padded or not.
+// Stores the swizzled scales of ComfyUI's modules row by row, padded or not.
 Plant RowByRow(const std::vector<std::string>& modules, bool padded);
 // Adds an input scale to each module.
 Plant Inputs(std::vector<float> scales);

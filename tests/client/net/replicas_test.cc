@@ -44,7 +44,7 @@ class Case {
     desc_ = {DType::kBF16, {rows, cols}};
     input_.resize(static_cast<size_t>(rows * cols));
     std::mt19937 random(static_cast<unsigned>(rows));
-    // bf16 numbers of both signs between 2^-7 and 2^8.
+    // bf16 numbers of both signs, from 2^-7 to almost 2.
     for (uint16_t& v : input_) {
       v = static_cast<uint16_t>((random() & 0x87FF) | 0x3C00);
     }

@@ -73,7 +73,7 @@ def x():
 
 @pytest.fixture(scope="session")
 def large():
-  """Values like those of `x`, but too large to be left without bands."""
+  """Values like those of `x`, enough that calls are cut into bands."""
   values = np.random.default_rng(11).standard_normal((ROWS, COLS))
   values[::17, ::13] *= 64
   values[3, :8] = [0.0, -0.0, 1e-30, -1e-30, 448, 6, -6, 0.5]

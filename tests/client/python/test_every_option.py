@@ -112,7 +112,7 @@ def test_lists_that_are_too_long(q, x):
 
 
 def test_numbers_of_every_library_are_accepted(q, x):
-  """So are lists of one number, and numbers of enums and sign masks as text."""
+  """Lists of one number, enums as numbers, and sign masks as text are accepted, too."""
   want = q.quantize(x, "nvfp4", given_amax=2.0).rowwise.codes
   for amax in (2, np.float64(2), np.array(2.0), [2.0], (2,), np.array([2.0]),
                np.array([2]), decimal.Decimal(2), {"rowwise": np.float16(2)}):

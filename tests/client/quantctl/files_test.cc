@@ -209,7 +209,7 @@ TEST_F(CliFiles, RefusesStandardInput) {
   }
 }
 
-// With a server of a small message limit, the file equals that of a large
+// A server with a small message limit gives the same file as one with a large
 // limit.
 TEST_F(CliFiles, CutsTensorsOverTheMessageLimit) {
   const std::string model = At("large.safetensors");

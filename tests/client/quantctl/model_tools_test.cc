@@ -140,7 +140,7 @@ TEST_F(ModelTools, RepairWritesNothingIfNothingCanBeRepaired) {
                       At("amax.json")})
         .code;
   };
-  // The reciprocals of these input scales are not plausible either.
+  // Neither these input scales nor their reciprocals are plausible.
   ASSERT_EQ(convert(4e12), 0);
   EXPECT_THAT(
       Run({"lint", At("made"), "--original", At("m")}).out,

@@ -20,7 +20,8 @@ import sys
 import sysconfig
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Evaluated sequences and their tokens; those of calibration.
+# The numbers of evaluated sequences, of sequences for calibration, and of
+# tokens in each; the seed.
 ROWS, CALIBRATED, LENGTH, SEED = 40, 64, 192, 0
 # A format, and the measure of its activations, if their scales are in the file.
 WAYS = [
@@ -119,7 +120,7 @@ class Model:
         out = self.folder / name_of(way).removesuffix(" %")
         if not out.exists():
             words = {"input_amax": self.amaxes[measure]} if measure else {}
-            if format == "auto":  # of the size between the two formats
+            if format == "auto":  # its size is halfway between these two formats
                 words["target"] = "%dKiB" % ((size(self.copy(("nvfp4", ""))) + size(
                     self.copy(("fp8_dynamic", "")))) // 2048)
             quantd.convert(self.original, out, format=format, server="local:cpu",
@@ -127,7 +128,7 @@ class Model:
         return out
 
     def evaluated(self, way, connection):
-        """Returns the measures of a copy that the model has, and its size."""
+        """Returns a copy's size, and those measures that this kind of model has."""
         import quantd
 
         copy = self.copy(way)

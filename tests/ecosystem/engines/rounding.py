@@ -1,5 +1,5 @@
 """NVFP4 activations in numpy: a scale for each block of 16 elements, found at
-run time, under one for the tensor, which follows from its largest input."""
+run time, and a scale for the tensor, which follows from its largest input."""
 
 import numpy
 import torch

@@ -43,7 +43,7 @@ if [ -z "${QUANTCTL:-}" ]; then
     cmake --build --preset cpu --target quantctl > /dev/null) || exit 1
   QUANTCTL=$root/build/cpu/client/quantctl
 fi
-# Read before results are recorded, because those make the tree dirty.
+# Read before results are recorded, because recording makes the tree dirty.
 : "${QUANTCTL_COMMIT:=$(git -C "$root" describe --always --dirty)}"
 export QUANTCTL QUANTCTL_COMMIT HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
 export OMP_NUM_THREADS=1 TRANSFORMERS_VERBOSITY=error PYTHONDONTWRITEBYTECODE=1

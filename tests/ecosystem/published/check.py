@@ -22,7 +22,8 @@ TOGETHER = [set(names.split()) for names in (
 
 
 class Findings:
-    """Sentences: the first one for each line of a table, with a count."""
+    """Sentences about names. Those with the same text about a line of a table
+    become one, with the first name and a count."""
 
     def __init__(self):
         self.kinds = collections.OrderedDict()
@@ -180,7 +181,7 @@ def content(written, tensors, numbers):
         for name, part in originals(t, stored):
             known |= quantized(found, t, name, part, written)
     for name in sorted(set(written) - known):
-        found.add(None, "nobody expects it", name)
+        found.add(None, "is not expected", name)
     return found.lines()
 
 
@@ -292,7 +293,7 @@ def decoded(written, tensors, numbers):
                       if name not in names or t.stored else
                       "is not byte for byte the original's", name)
     for name in sorted(set(written) - known):
-        found.add(None, "nobody expects it", name)
+        found.add(None, "is not expected", name)
     return found.lines()
 
 

@@ -30,7 +30,7 @@ def spread(tensors, shards, stem):
 
 def write(folder, tensors, config, shards=0, stem="model", values=None,
           others=None):
-    """Writes a directory, with holes if `values` is missing, or a single file without `config`."""
+    """Writes a directory or, without `config`, a single file, with holes if `values` is missing."""
     folder.mkdir(parents=True)
     files = spread(tensors, shards, stem)
     for name, some in files.items():

@@ -18,8 +18,8 @@ FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"),
 
 def mapped(name, mapper):
     """Returns vLLM's name of a module: replaces the first prefix that matches,
-    and every part in the mapper. vLLM also renames tensors by it, so a prefix
-    ends with a dot."""
+    and every part in the mapper. vLLM also renames tensors with the mapper, so
+    a prefix ends with a dot."""
     for old, new in mapper.get("prefix", {}).items():
         if name.startswith(old):
             name = new + name[len(old):]

@@ -272,7 +272,7 @@ copy {img,txt}_in.bias H
 plain {time,guidance}_in.in_layer.weight H,256  # embedders: of a number
 plain vector_in.in_layer.weight H,P  # embedders: of a sentence
 copy {time,vector,guidance}_in.in_layer.bias H
-plain {time,vector,guidance}_in.out_layer.weight H,H  # embedders: of what came before
+plain {time,vector,guidance}_in.out_layer.weight H,H  # embedders: their second layers
 copy {time,vector,guidance}_in.out_layer.bias H
 any double_blocks.{0-18}.{img,txt}_mod.lin.weight 6*H,H  # shift and scale of a block
 copy double_blocks.{0-18}.{img,txt}_mod.lin.bias 6*H
@@ -319,7 +319,7 @@ copy {x,context}_embedder.bias H
 plain time_text_embed.{timestep,guidance}_embedder.linear_1.weight H,256  # embedders: of a number
 plain time_text_embed.text_embedder.linear_1.weight H,P  # embedders: of a sentence
 copy time_text_embed.{timestep,guidance,text}_embedder.linear_1.bias H
-plain time_text_embed.{timestep,guidance,text}_embedder.linear_2.weight H,H  # embedders: of what came before
+plain time_text_embed.{timestep,guidance,text}_embedder.linear_2.weight H,H  # embedders: their second layers
 copy time_text_embed.{timestep,guidance,text}_embedder.linear_2.bias H
 any transformer_blocks.{0-18}.{norm1,norm1_context}.linear.weight 6*H,H  # shift and scale of a block
 copy transformer_blocks.{0-18}.{norm1,norm1_context}.linear.bias 6*H

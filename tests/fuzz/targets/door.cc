@@ -162,8 +162,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   quantd::fuzz::Input input(data, size);
   static const sockaddr_un ours = served.Address("door");
   static const sockaddr_un another = served.Address("closed");
-  // One of 32 sizes selects the socket of another user, and one opens further
-  // connections up to the limit.
+  // One of 32 sizes selects the socket that refuses this user, and one opens
+  // further connections up to the limit.
   const sockaddr_un& address = size % 32 == 30 ? another : ours;
   std::list<quantd::fuzz::Socket> others;
   for (int i = 0; i < (size % 32 == 31 ? 4 : 0); ++i) {

@@ -94,8 +94,8 @@ std::string_view FieldOf(const Use& use) {
 
 // Whether an option may have no effect on this test's inputs. `propagate`
 // changes only some of the replies to NaN, and the fast error of 4over6 matters
-// only at a tie. Without copies dbias has no effect, because Run then always
-// sets it.
+// only at a tie. Without copies, requesting dbias changes nothing, because Run
+// then requests it anyway.
 bool MayHaveNoEffect(Usage usage, std::string_view name) {
   return (usage == Usage::kNone && name == "dbias") ||
          name == "non_finite propagate" || name == "fast_error";

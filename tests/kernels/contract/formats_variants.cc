@@ -64,8 +64,8 @@ std::vector<Variant> VariantsFor(const FormatSpec& f) {
            Rotated(kRhtDimensions[turn / 2 % 4], false)(s, turn);
            constexpr float kScales[] = {2.0f, 1.0f, 0.25f, 4.0f, 0.0f};
            s.estimation = kScales[turn % 5];
-           // An amax from the producer, for the unrotated copy, which may not
-           // be made.
+           // An amax from the producer, for the unrotated copy, which is not
+           // always requested.
            s.row_amax.clear();
            s.column_amax.clear();
            if (*s.estimation == 0 || turn % 3 == 0) return;

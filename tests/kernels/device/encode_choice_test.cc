@@ -90,7 +90,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   const bool rowwise_alone = row.usage == Usage::kRowwise;
   const bool two_bytes = row.dtype != DType::kF32;
   const bool square = row.format.square;
-  // (The only profile in these rows differs from TransformerEngine.)
+  // (Rows that use kOptProfile have a profile other than `te`.)
   const bool te = !has(kOptProfile);
   const bool scaled = has(kOptRowScaled);
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);

@@ -28,12 +28,12 @@ class FakeControl {
     absl::MutexLock lock(&mutex_);
     open_ = true;
   }
-  // Makes each job inside Run count another piece of its work.
+  // Makes each job inside FindMaxima or Run count another piece of its work.
   void Step() {
     absl::MutexLock lock(&mutex_);
     for (std::atomic<uint64_t>* pieces : counted_) ++*pieces;
   }
-  // Sets the outcome of every Run from now on.
+  // Sets the status that FindMaxima and Run return from now on.
   void Fail(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     status_ = std::move(status);
@@ -47,7 +47,8 @@ class FakeControl {
     absl::MutexLock lock(&mutex_);
     healthy_ = healthy;
   }
-  // Waits until that many jobs are inside Run. Returns false after a minute.
+  // Waits until that many jobs are inside FindMaxima or Run. Returns false
+  // after a minute.
   bool AwaitRunning(int jobs) {
     absl::MutexLock lock(&mutex_);
     const auto reached = [&] { return running_ == jobs; };

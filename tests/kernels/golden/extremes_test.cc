@@ -114,7 +114,7 @@ std::vector<Case> TensorCases() {
   return {
       {"zeros", kTensors, kIgnore, {0.0f, -0.0f}, 0, 0x3F800000, {0, 0x80},
        {0.0f, -0.0f}},
-      // The scale is FLT_MAX, its inverse 2^-128. It turns 1e-40 into 0.034.
+      // The scale, FLT_MAX, turns 1e-40 into 0.034. Its inverse is 2^-128.
       {"1e-40", kE4M3, kIgnore, {1e-40f, -1e-40f}, 0x000116C2, 0x00200000,
        {0x11, 0x91}, {9 * 0x1p-136f, -9 * 0x1p-136f}},
       {"1e-40", kE5M2, kIgnore, {1e-40f, -1e-40f}, 0x000116C2, 0x00200000,
@@ -178,7 +178,8 @@ std::vector<Case> MxCases() {
        {kInf, 0.0f, -kInf}},
       {"Inf", kMxfp4, kIgnore, {kInf, 1, -kInf}, {}, 0xFE, {7, 0, 15},
        {kInf, 0.0f, -kInf}},
-      // 2^-8, 2^-15 and 2^-2 are the powers of two just above 1 / FMAX.
+      // The scales 2^-8, 2^-15 and 2^-2 are just above 1 / 448, 1 / 57344 and
+      // 1 / 6.
       {"NaN", kMxE4M3, kIgnore, {-kNan, 1}, {}, 0x77, {0x7F, 0x78}, {kNan, 1}},
       {"NaN", kMxE5M2, kIgnore, {-kNan, 1}, {}, 0x70, {0x7F, 0x78}, {kNan, 1}},
       {"NaN", kMxfp4, kIgnore, {-kNan, 1}, {}, 0x7D, {7, 6}, {1.5f, 1}},

@@ -156,7 +156,7 @@ TEST_P(GoldenFormats, Gv7Mxfp8) {
 }
 
 // The rows of the E8M0 table whose value is a product fl32(amax * fl32(1 /
-// FMAX)) in one of the formats.
+// element_max)) in one of the formats.
 TEST_P(GoldenFormats, Gv7ExponentsVisibleInReplies) {
   int shown = 0;
   for (const auto& pair : Golden()["GV7_e8m0"]) {

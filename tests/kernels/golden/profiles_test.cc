@@ -201,7 +201,7 @@ void ForProfiles(const std::function<void(const QuantizeSpec&)>& fn) {
 }
 
 // By FORMATS.md, the code of NaN is 7 in E2M1 and 0x7F in FP8, whatever the
-// sign of the NaN. The rest of the block is zeros, or too small for the scale.
+// sign of the NaN. The rest of the block is 0, 1, or too small for the scale.
 TEST_P(GoldenProfilesTest, NanHasTheSpecifiedCode) {
   ForProfiles([&](QuantizeSpec spec) {
     const bool half = spec.format == oracle::Format::kNvfp4 ||
@@ -214,7 +214,7 @@ TEST_P(GoldenProfilesTest, NanHasTheSpecifiedCode) {
         std::vector<float> x(256, rest);
         x[131] = std::numeric_limits<float>::quiet_NaN();
         x[200] = -x[131];
-        // The tensor's maximum 3, with which a block of 1e-6 has the scale 0.
+        // With 3 as the tensor's maximum, a block of 1e-6 has the scale 0.
         if (rest != 0) x[0] = 3;
         const oracle::Copy copy =
             subject_->Quantize(spec, oracle::FromValues(spec.element, x))

@@ -172,7 +172,8 @@ TEST_F(GateTest, IdentityAboveItsPartLeavesHalfToOthers) {
   gate_->Decide(now_);
   EXPECT_EQ(small.outcome, Outcome::kGranted);
   small.lease.Reset();
-  // Its waiter does not block others, although its time of yielding is over.
+  // Its waiter does not block others, although it has waited for longer than
+  // waiters usually yield.
   now_ += absl::Seconds(4);
   ASSERT_EQ(Message(16 * kMiB, "new", &of_good, &lease).outcome,
             Outcome::kWaiting);

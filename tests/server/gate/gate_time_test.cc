@@ -58,7 +58,8 @@ TEST_F(GateTest, ServesWaitersBeforeANewcomerOfEqualPriority) {
   EXPECT_EQ(
       Message(10 * kMiB, "b", &more, &lease, Priority::kHigh, deadline).outcome,
       Outcome::kWaiting);
-  // A waiter that can no longer meet its deadline is refused before it.
+  // A waiter that can no longer meet its deadline is refused before the
+  // deadline.
   now_ = deadline - absl::Milliseconds(500);
   gate_->Decide(now_);
   EXPECT_EQ(more.outcome, Outcome::kTooLate);

@@ -40,8 +40,8 @@ class WaitListTest : public testing::Test {
     for (const auto& w : list) names += static_cast<Named&>(*w).name + " ";
     return names;
   }
-  std::string Leavers(std::unique_ptr<Named> newcomer, size_t most,
-                      size_t most_bytes) {
+  std::string Displaced(std::unique_ptr<Named> newcomer, size_t most,
+                        size_t most_bytes) {
     const auto leave = queue_.MakeRoom(*newcomer, most, most_bytes, now_);
     return leave ? Names(*leave) : "newcomer";
   }
@@ -163,33 +163,33 @@ TEST_F(WaitListTest, WaiterReservesOnlyItsNeed) {
 
 TEST_F(WaitListTest, RefusesNewWaitersOfTheLargestShare) {
   for (const char* name : {"a1", "a2", "a3"}) Add(name, 10, "a");
-  EXPECT_EQ(Leavers(Make("a4", 10, "a"), 3, 1000), "newcomer");
-  EXPECT_EQ(Leavers(Make("a4", 10, "a"), 9, 39), "newcomer");
-  EXPECT_EQ(Leavers(Make("a4", 10, "a"), 4, 40), "");
-  // The latest waiter of the largest share leaves for another share.
-  EXPECT_EQ(Leavers(Make("b1", 10, "b"), 3, 1000), "a3 ");
+  EXPECT_EQ(Displaced(Make("a4", 10, "a"), 3, 1000), "newcomer");
+  EXPECT_EQ(Displaced(Make("a4", 10, "a"), 9, 39), "newcomer");
+  EXPECT_EQ(Displaced(Make("a4", 10, "a"), 4, 40), "");
+  // A waiter of another share displaces the latest waiter of the largest share.
+  EXPECT_EQ(Displaced(Make("b1", 10, "b"), 3, 1000), "a3 ");
   Add("b1", 10, "b");
-  EXPECT_EQ(Leavers(Make("c1", 5, "c"), 9, 15), "a2 b1 ");
+  EXPECT_EQ(Displaced(Make("c1", 5, "c"), 9, 15), "a2 b1 ");
 }
 
 TEST_F(WaitListTest, NewWaiterThatIsTooLargeDisplacesNone) {
   for (const char* name : {"a", "b", "c"}) Add(name, 10, name);
-  EXPECT_EQ(Leavers(Make("d", 25, "d"), 9, 50), "newcomer");
+  EXPECT_EQ(Displaced(Make("d", 25, "d"), 9, 50), "newcomer");
   EXPECT_EQ(queue_.size(), 3u);
 }
 
 TEST_F(WaitListTest, OneWaiterIsAlwaysAllowed) {
-  EXPECT_EQ(Leavers(Make("a", 1000, "a"), 0, 10), "");
+  EXPECT_EQ(Displaced(Make("a", 1000, "a"), 0, 10), "");
 }
 
-TEST_F(WaitListTest, LowPriorityLeavesForHigh) {
+TEST_F(WaitListTest, HighPriorityDisplacesLow) {
   Add("low", 10, "a", Priority::kLow);
   Add("normal", 10, "b");
-  EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100), "low ");
+  EXPECT_EQ(Displaced(Make("high", 10, "b", Priority::kHigh), 2, 100), "low ");
   // After a long wait a waiter of low priority is not displaced.
   Add("low", 10, "a", Priority::kLow);
   now_ += absl::Seconds(5);
-  EXPECT_EQ(Leavers(Make("high", 10, "b", Priority::kHigh), 2, 100),
+  EXPECT_EQ(Displaced(Make("high", 10, "b", Priority::kHigh), 2, 100),
             "newcomer");
 }
 

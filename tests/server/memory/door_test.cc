@@ -225,7 +225,7 @@ TEST_F(Door, FindsUsersByNameAndNumber) {
 }
 
 // In a user namespace all unmapped users share one number.
-TEST(MemoryPeersTest, RefusesNobodyWhereItStandsForManyUsers) {
+TEST(MemoryPeersTest, RefusesTheUserNobodyInAUserNamespace) {
   const pid_t child = fork();
   if (child == 0) {
     // This test may itself run in such a namespace.

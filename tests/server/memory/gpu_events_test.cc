@@ -163,8 +163,8 @@ TEST_F(GpuEvents, FailedCallRecordsNoEvent) {
   Serve();
   v1::QuantizeRequest request = Ordered();
   request.mutable_options()->set_non_finite(v1::NON_FINITE_REJECT);
-  memory_.data[1] = std::byte{0x7f};  // Inf with 0x80 before it
   memory_.data[0] = std::byte{0x80};
+  memory_.data[1] = std::byte{0x7f};  // 0x7f80 is Inf
   EXPECT_EQ(Call(channel_, request.SerializeAsString()).status.error_code(),
             StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(own_done_.records(), 0);

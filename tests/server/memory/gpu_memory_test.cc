@@ -16,7 +16,7 @@ TEST_F(OnGpu, UsesItsMemoryInPlace) {
   EXPECT_EQ(server_->memory_door()->use().device_bytes, kSize);
 }
 
-TEST_F(OnGpu, PeerCopiesMemoryOfAGpuThatTheServerDoesNotUse) {
+TEST_F(OnGpu, ReadsAndWritesMemoryOfAPeerGpu) {
   emulation::SetDevices(2, true);
   StartReal({"cuda:0"});
   const OfGpu memory = ShareOf(1);

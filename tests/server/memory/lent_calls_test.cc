@@ -89,7 +89,7 @@ TEST_F(Ranges, HangingJobIsReportedAsADeadlineSinceItMayStillWrite) {
   EXPECT_EQ(result.status.error_code(), StatusCode::DEADLINE_EXCEEDED);
   ASSERT_TRUE(result.detail.has_value());
   EXPECT_EQ(result.detail->reason(), v1::ErrorDetail::REASON_DEADLINE);
-  // The hanging job ends in the end, and the device works again.
+  // The hang ends after a while, and the device works again.
   EXPECT_TRUE(Eventually([&] {
     return Call(channel_, Lent(shared.name).SerializeAsString()).status.ok();
   }));
@@ -134,7 +134,7 @@ TEST_F(Ranges, DequantizeTakesItsAmaxAsFieldOrRange) {
   v1::DequantizeReply again;
   ASSERT_TRUE(again.ParseFromString(range.reply));
   EXPECT_TRUE(again.payload() == reply.payload());
-  // Giving both is an error, and refs without a payload are, too.
+  // It is an error to give both, or refs without a payload.
   request.set_amax(1);
   ExpectRefused(request.SerializeAsString(), "Dequantize", "memory.inputs",
                 "2 ranges", "3");
@@ -210,8 +210,8 @@ TEST_F(Ranges, RegionInUseOutlivesItsConnection) {
   EXPECT_TRUE(result.status.ok()) << result.status.error_message();
   EXPECT_EQ(recv(shared->socket(), &end, 1, 0), 0);
   EXPECT_EQ(server_->memory_door()->use().regions, 0u);
-  // A device that does not use host memory in place has not written the output
-  // yet.
+  // The fake device uses no host memory in place, so the server has copied the
+  // output, bytes of 0x5a, into the region.
   EXPECT_EQ(shared->data[kInput], std::byte{0x5a});
   EXPECT_EQ(shared->data[0], std::byte{0});
 }

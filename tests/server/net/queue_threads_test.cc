@@ -73,7 +73,8 @@ TEST_F(QueueThreadsTest, PollsAQueueAgainForLaterUsers) {
   }
 }
 
-// Otherwise the destructor of the fixture would wait for the thread for ever.
+// If the queue were not shut down, the destructor of the fixture would wait for
+// its thread for ever.
 TEST_F(QueueThreadsTest, ShutsDownAQueueWithoutUsers) {
   threads_.Add(queue_.get(), &users_);
 }

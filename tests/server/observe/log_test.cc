@@ -46,7 +46,7 @@ TEST(LogTextTest, EscapesControlAndDirectionCharactersInBothForms) {
     EXPECT_EQ(QuoteForText(text), '"' + std::string(escaped) + '"');
     const std::string json = EscapeForJson(text);
     for (const char c : json) EXPECT_GE(static_cast<unsigned char>(c), 0x20);
-    // Escapes that JSON does not have appear as text.
+    // An escape that JSON does not have remains in the parsed text.
     const bool spelled = json.find("\\\\") != std::string::npos;
     EXPECT_EQ(nlohmann::json::parse('"' + json + '"'),
               spelled ? escaped : text);

@@ -14,8 +14,8 @@ inline constexpr int kLaneCols = kTileSide / 32;
 static_assert(kStripRows == kTileSide / kTileWarps && kLaneCols == 4);
 
 // The index of the last of `count` entries with start(i) <= value, or 0. Skips
-// empty entries. All lanes of a warp must pass the same arguments. They search
-// together, in log32(count) steps.
+// entries that start where the next one starts. All lanes of a warp must pass
+// the same arguments. They search together, in log32(count) steps.
 template <typename Start>
 __device__ __forceinline__ int64_t FindByWarp(int64_t count, int64_t value,
                                               const Start& start) {

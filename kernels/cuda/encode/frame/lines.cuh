@@ -20,8 +20,8 @@ class LineBytes {
   __device__ __forceinline__ explicit LineBytes(Storage* storage)
       : base_(SharedAddress(storage)) {}
 
-  // Sets the sixteen codes of group `i`, 0 or 1, in half lane / 16 of line lane
-  // % 16.
+  // Sets the sixteen codes of group `i` (0 or 1) in half `lane / 16` of line
+  // `lane % 16`.
   __device__ __forceinline__ void Set(uint32_t i, const Sixteen& codes) const {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t at = Piece(lane % kBlock, lane / kBlock * 2 + i);

@@ -193,7 +193,7 @@ __device__ __forceinline__ void StoreScales(const LineTask& copy,
 }
 
 // Holds the scales of the tiles of a stack until they fill sectors, because
-// storing a part of a sector takes as long.
+// storing a part of a sector takes as long as storing all of it.
 class HeldScales {
  public:
   __device__ __forceinline__ void Add(uint32_t scales) {

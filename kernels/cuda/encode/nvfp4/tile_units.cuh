@@ -161,8 +161,8 @@ class TeamGroup {
 };
 
 // The sixteen lines (rows or columns) of a tile that a warp works on. The warp
-// takes 32 blocks at a time: lane l has block number + l / 16 * apart of line l
-// % 16.
+// takes 32 blocks at a time: lane l has block `number + l / 16 * apart` of line
+// `l % 16`.
 template <bool kColumns>
 class WarpLines {
  public:

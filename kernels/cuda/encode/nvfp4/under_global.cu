@@ -269,7 +269,7 @@ cudaError_t LaunchEncodeNvfp4UnderGlobal(const EncodeArgs& a,
   if (known.usable && !ScalesByProduct(a.params.numerics)) {
     return Launch<DType::kBF16, Way::kSixth>(a, known, queue);
   }
-  // A few global scales have no multiplier for the scales of blocks.
+  // (Under a few global scales no multiplier turns maxima into block scales.)
   if (known.usable && known.scale != 0.0f) {
     return Launch<DType::kBF16, Way::kProduct>(a, known, queue);
   }

@@ -56,7 +56,7 @@ class NamelessTest : public testing::Test {
 
 Selection Of(Dialect dialect, WeightFormat format) { return {dialect, format}; }
 
-TEST_F(NamelessTest, IgnoresTheEmptyNameForPlainLayersAlone) {
+TEST_F(NamelessTest, ListsTheEmptyNameOnlyForPlainLayers) {
   const Names score = {"score.0", "score.2"};
   const auto ignored = [&](const char* name, const Names& more,
                            const Selection& selection = {}) {
@@ -94,7 +94,7 @@ TEST_F(NamelessTest, ExpressionsDoNotMatchEnginesNamesOfExperts) {
   EXPECT_EQ(FirstMatch(*patterns, block + "experts.0.down_proj"), nullptr);
 }
 
-TEST_F(NamelessTest, RefusesWhatNoListCanTell) {
+TEST_F(NamelessTest, RefusesWhatNoListCanState) {
   Selection some;
   some.ignore = {"*layers.0.*"};
   ExpectRefused("DeepseekForCausalLM", {}, some,
@@ -109,7 +109,7 @@ TEST_F(NamelessTest, RefusesWhatNoListCanTell) {
   ExpectRefused("SolarForCausalLM", {"lm_head"}, head, "leave it unquantized");
 }
 
-TEST_F(NamelessTest, RefusesDialectsThatCannotNameThem) {
+TEST_F(NamelessTest, RefusesDialectsWhoseListsNeedNames) {
   const auto own = Of(Dialect::kModelOpt, WeightFormat::kMxfp8);
   const auto blocks = Of(Dialect::kDeepSeek, WeightFormat::kFp8Block);
   const std::string remedy = "use --dialect compressed-tensors";

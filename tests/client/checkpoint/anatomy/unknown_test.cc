@@ -56,7 +56,8 @@ TEST_F(UnknownTest, RefusesModelsOfUnknownClasses) {
     EXPECT_EQ(named->weights(), 6u);
     EXPECT_THAT(named->notes, Contains(HasSubstr("self_attn.q_proj")));
   }
-  // Without a class, names decide. Image models have these names, too.
+  // Without a class, the names of the tensors decide. The two names below are
+  // not specific to language models.
   const auto bare = [&](std::vector<WrittenTensor> more) {
     ModelJson config = LlamaConfig();
     config.erase("architectures");
@@ -70,7 +71,7 @@ TEST_F(UnknownTest, RefusesModelsOfUnknownClasses) {
 }
 
 // GPT-2 stores weights as K x N, also inside other models.
-TEST_F(UnknownTest, LeavesOutWeightsStoredAsKRows) {
+TEST_F(UnknownTest, LeavesOutWeightsStoredAsKByN) {
   const std::string a = "decoder.transformer.h.0.attn.c_attn";
   ModelJson config = {{"architectures", {"VisionEncoderDecoderModel"}},
                       {"model_type", "vision-encoder-decoder"},
@@ -157,7 +158,7 @@ TEST_F(UnknownTest, APatternThatNamesNothingIsAnErrorOfUsage) {
               IsOk());
 }
 
-// jina-embeddings-v3 has such adapters, which peft cannot merge.
+// jina-embeddings-v3 applies adapters in its own code. peft cannot merge them.
 TEST_F(UnknownTest, SaysHowToFoldAnAdapterThatTheModelsCodeApplies) {
   const std::string q = "model.layers.0.x.parametrizations.weight.";
   EXPECT_THAT(Error(Plan({Bf16(q + "original", {64, 128}),
@@ -185,8 +186,8 @@ TEST_F(UnknownTest, MembersOfAFusedLayerAreAllQuantizedOrNone) {
   EXPECT_EQ(all->weights(), 16u);
 }
 
-// TeleChat2 has keys and values in one matrix, the first Qwen has its gates in
-// w1 and w2, dots.ocr's images in fc1 and fc3.
+// TeleChat2 has keys and values in one matrix. The gated layers are w1 and w2
+// in the first Qwen, and fc1 and fc3 in the vision tower of dots.ocr.
 TEST_F(UnknownTest, SiblingsOfEveryNameAreFused) {
   const auto plan =
       Plan({Bf16("h.0.self_attention.query.weight", {128, 128}),

@@ -18,8 +18,8 @@ struct Family {
   std::vector<WrittenTensor> tensors;
   Names plain;
   Names quantized;
-  // Further names of plain modules. Only expressions must match them: engines
-  // rename the entries of lists without expressions, too.
+  // Further names of plain modules. Only lists with regular expressions must
+  // match them, because engines also rename the entries of other lists.
   Names mapped = {};
 };
 
@@ -35,7 +35,7 @@ inline void AddAttention(Family* f, const std::string& layer) {
 }
 inline const Names kGatedMlp = {"gate_proj", "up_proj", "down_proj"};
 
-// Adds the names of a language model's layer under each prefix.
+// Adds the names of the modules under each prefix.
 inline void Expect(Names* names, const Names& prefixes, const Names& modules) {
   for (const std::string& prefix : prefixes) {
     for (const std::string& module : modules) names->push_back(prefix + module);

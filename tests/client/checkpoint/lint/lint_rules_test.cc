@@ -165,7 +165,8 @@ TEST_F(LintRulesTest, EveryRuleFindsItsFaults) {
   }
 }
 
-// A sentence encoder is such a decoder, with no "model." in its names.
+// A sentence encoder may be a decoder without its head, and without "model." in
+// its names.
 TEST_F(LintRulesTest, NamesOfADecoderWithoutItsHeadAreClean) {
   const auto bare = [](Planted& p) {
     p.tensors.erase("lm_head.weight");
@@ -184,8 +185,8 @@ TEST_F(LintRulesTest, NamesOfADecoderWithoutItsHeadAreClean) {
               HasSubstr("wrapped-names"));
 }
 
-// vLLM and SGLang also read hf_quant_config.json alone, whose list of quantized
-// layers needs no list of the others.
+// vLLM and SGLang also read hf_quant_config.json alone. If it lists the
+// quantized layers, it needs no list of the others.
 TEST_F(LintRulesTest, ModelOptsOwnFileSuffices) {
   const auto alone = [](Planted& p) { p.config.erase("quantization_config"); };
   EXPECT_EQ(Lints({"", Base::kModelOpt, alone, ""}), "");
@@ -209,7 +210,7 @@ TEST_F(LintRulesTest, ModelOptsOwnFileSuffices) {
   EXPECT_EQ(Lints({"", Base::kModelOpt, mixed, ""}), "");
 }
 
-// A reward model's score has no name in vLLM.
+// vLLM builds a reward model's score with an empty name.
 TEST_F(LintRulesTest, PlainLayersWithoutANameNeedTheEmptyName) {
   const auto reward = [](Planted& p) {
     p.config["architectures"] = {"Qwen2ForRewardModel"};

@@ -302,7 +302,7 @@ TEST_F(RepairTest, KeepsRightScalesOfLargeWeights) {
   }
 }
 
-// Quark's FP8 weights have the tensors of ModelOpt's.
+// Quark stores an FP8 weight in tensors with the same names as ModelOpt.
 TEST_F(RepairTest, LeavesModelsOfQuarkAsTheyAre) {
   Planted p = CleanOf(Base::kFp8);
   p.config["quantization_config"] = {{"quant_method", "quark"},

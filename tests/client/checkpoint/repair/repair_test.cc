@@ -300,7 +300,8 @@ TEST_F(RepairTest, KeepsOtherKeysOfTheConfiguration) {
   EXPECT_EQ(mended->config()["hidden_size"], 64);
 }
 
-// This also holds if the model has a string where the original has an object.
+// Keys are also restored if the model has a string where the original has an
+// object.
 TEST_F(RepairTest, RestoresTheKeysOfTheOriginal) {
   Planted p = Clean(kCt);
   p.config["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8.0}};

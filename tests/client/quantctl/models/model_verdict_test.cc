@@ -142,7 +142,7 @@ TEST_F(ModelVerdict, NextNamesOnlyEnginesThatWereRun) {
   config["model_type"] = "mimo";
   WriteModel(Fresh("m"), config, LlamaShards());
   EXPECT_EQ(next(ct, "nvfp4"), Named{"no engine was tested"});
-  // Nor is one for an MTP head, or for Cohere's layers with one norm.
+  // No engine is named for an MTP head, or for Cohere's layers with one norm.
   auto further = LlamaShards();
   further.back().push_back(
       Bf16("model.mtp_block.0.self_attn.q_proj.weight", {128, 128}));

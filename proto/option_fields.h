@@ -12,8 +12,9 @@
 
 namespace quantd::wire {
 
-// Renames the field of an error: `from`, or a field inside it, becomes `to`. A
-// plan's error has one name for a field that has different names in requests.
+// Renames the field of an error: `from` becomes `to`, and `from.x` becomes
+// `to.x`. A plan's error has one name for a field that has different names in
+// requests.
 absl::Status RenameField(absl::Status status, std::string_view from,
                          std::string_view to);
 

@@ -35,24 +35,31 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# What it will do, in minutes of one core of the machine in CONTRIBUTING.md,
-# plus minutes of tests that run alone.
+part=''
+if ((slowness > 1)); then
+  part=${QUANTD_CONTRACT_STRIDE:-29}
+  set -- --repeat until-pass:2 "$@"
+fi
+
+# What it will do. Minutes of compile and compare are for one core of the machine
+# in CONTRIBUTING.md; tests that run alone take `alone` more.
 compile=18 compare=5 alone=5
 packages="checked only" long="not run (--full runs them)" gpus="not run: no GPU here"
-build="about $((compile / jobs + 1)) min without a compiler cache"
+tests="unit, contract, rpc, slow: about $((compare / jobs + alone)) min"
 [ -z "$install" ] || packages="installed where missing"
-[ ! -e "build/$preset/build.ninja" ] || build="only what changed"
 [ -z "$full" ] || long="about 6 min"
 [ -z "$gpu" ] || gpus="run"
-case $preset in
-  cuda) build="many times that of cpu (five GPU targets)" ;;
-  asan | tsan) build="$build, twice that under a sanitizer" ;;
-esac
+[ -z "$part" ] || tests="unit, one in $part of contract, rpc (--slowness)"
+[ -z "$only_build" ] || tests="not run (--build)" long="not run" gpus="not run"
+[[ $preset != [at]san ]] || compile=$((2 * compile))
+build="about $((compile / jobs + 1)) min without a compiler cache"
+[ "$preset" != cuda ] || build="many times that of cpu (five GPU targets)"
+[ ! -e "build/$preset/build.ninja" ] || build="only what changed"
 cat <<END
 tests/run.sh: preset $preset, $jobs at a time
   packages  $packages
   build     into build/$preset: $build
-  tests     unit, contract, rpc, slow: about $((compare / jobs + alone)) min
+  tests     $tests
   long      $long
   gpu       $gpus
 END
@@ -75,11 +82,6 @@ run() {
   printf '\n== %s tests (at %d s)\n' "$1" "$SECONDS"
   ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure "${@:2}"
 }
-part=''
-if ((slowness > 1)); then
-  part=${QUANTD_CONTRACT_STRIDE:-29}
-  set -- --repeat until-pass:2 "$@"
-fi
 run "Unit" -L '^unit$' "$@"
 QUANTD_CONTRACT_STRIDE=${part:-${QUANTD_CONTRACT_STRIDE:-1}} \
   run "Contract" -L '^contract$' "$@"

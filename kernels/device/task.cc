@@ -114,7 +114,8 @@ EncodeParams MakeEncodeParams(const Plan& plan) {
   p.element_max = limits.max;
   p.epsilon = o.fp8.epsilon;
   p.power_of_two = o.fp8.power_of_two.value_or(false);
-  // A block's scale must be representable in the input's type.
+  // An infinite scale becomes the largest number of fp32, or for a block that
+  // of the input's type.
   p.scale_limit = std::numeric_limits<float>::max();
   if (f.scaling == Scaling::kBlock && input == DType::kF16) {
     p.scale_limit = 65504.0f;

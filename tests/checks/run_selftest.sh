@@ -53,12 +53,15 @@ $calls
 -L ^long$" --full
 expect "arguments" "-L ^unit$ -R wire
 -LE ^(unit|contract|slow|long|gpu)$ -R wire" -- -R wire
-expect "a slow machine" "called: cmake --preset cpu -DQUANTD_TEST_SLOWNESS=4
+expect "a slow machine" "tests     unit, one in 29 of contract, rpc
+called: cmake --preset cpu -DQUANTD_TEST_SLOWNESS=4
 -L ^unit$ --repeat until-pass:2
 -L ^contract$ --repeat until-pass:2
 all of the contract but one combination in 29: NOT TESTED" --slowness 4
 ! grep -q '\-L ^slow' "$work/said" || { echo "slow tests run on a slow machine"; failed=1; }
-expect "only built" "called: cmake --build" --build
+expect "only built" "tests     not run
+long      not run
+called: cmake --build" --build --full
 ! grep -q 'called: ctest' "$work/said" || { echo "tests run with --build"; failed=1; }
 printf '#!/bin/sh\necho "GPU 0: NVIDIA H200 (UUID: GPU-0)"\n' >"$work/bin/nvidia-smi"
 chmod +x "$work/bin/nvidia-smi"

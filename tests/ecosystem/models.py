@@ -24,14 +24,14 @@ def _llama():
 
 
 def _experts():
-    """Returns a model whose files have a tensor for each expert."""
+    """Returns the configuration of a model with a tensor for each expert."""
     return transformers.Qwen3MoeConfig(
         **SHAPE, moe_intermediate_size=128, num_experts=4,
         num_experts_per_tok=2, decoder_sparse_step=1, tie_word_embeddings=False)
 
 
 def _stacked():
-    """Returns a model whose files have one tensor for all experts of a layer."""
+    """Returns the configuration of a model with one tensor for a layer's experts."""
     return transformers.GptOssConfig(
         **SHAPE, num_local_experts=4, num_experts_per_tok=2,
         layer_types=["sliding_attention", "full_attention"],

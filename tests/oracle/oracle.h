@@ -35,9 +35,9 @@ struct QuantizeSpec {
   bool rotate_columns = false;
   Mask mask;
   Policy policy = Policy::kIgnore;
-  // Given maxima; empty: computed. One value, one for each group, or with
-  // row_scaled one for each line, where columnwise those of a group are
-  // adjacent.
+  // Given maxima; empty: computed. One value, one for each group, or, for
+  // kFp8ChannelE4M3 and with row_scaled, one for each line, where columnwise
+  // those of a group are adjacent.
   std::vector<float> row_amax;
   std::vector<float> column_amax;
 
@@ -122,7 +122,7 @@ struct DequantizeSpec {
   Profile profile = Profile::kTe;
   Element made_of = Element::kF32;  // the type before quantization
 };
-// Decodes a copy from its bytes and amaxes only.
+// Decodes a copy from its bytes and its amaxes or global numbers only.
 Bytes Dequantize(const DequantizeSpec& spec, const Copy& copy);
 
 struct AmaxSpec {

@@ -23,8 +23,8 @@ Mask Repeat(uint16_t bits);
 void Rotate(float* x, const Mask& mask, int n = 16);
 void RotateBack(float* y, const Mask& mask, int n = 16);
 // The rotation as a matrix product in long double, with one rounding to fp32.
-// It is exact before that rounding, except for the factor of dimensions 32 and
-// 128.
+// Before that rounding it is exact for values of similar magnitude, except for
+// the factor of dimensions 32 and 128.
 std::vector<float> RotateExactly(const float* x, const Mask& mask, int n = 16);
 
 }  // namespace quantd::oracle

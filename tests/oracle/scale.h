@@ -57,7 +57,7 @@ struct Candidates {
 Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
                          FourOverSix metric, bool fast, Policy policy);
 
-// FP8: the current scale for the maximum of a tensor or block. `largest`
+// FP8: the current scale for the maximum of a tensor, line or block. `largest`
 // replaces an infinite scale.
 float CurrentScale(float amax, Code code, float epsilon = 0,
                    bool power_of_two = false, float largest = kMax);

@@ -10,7 +10,8 @@ namespace quantd::oracle {
 namespace {
 
 // The sum of a run's squares, added pairwise in a tree. Values are first scaled
-// by a power of two, so that the largest is between 2 and 4.
+// by a power of two, so that the largest is between 2 and 4 unless it is
+// subnormal.
 double SumOfSquares(const std::vector<float>& run) {
   float largest = 0;
   for (float x : run) largest = std::max(largest, std::fabs(x));

@@ -91,7 +91,7 @@ TEST_F(CallersTest, AcceptsPrioritiesAndRefusesOtherWords) {
   StartReal({"cpu"});
   for (const char* priority : {"high", "normal", "low"}) {
     EXPECT_TRUE(By("secret", request_, priority).status.ok()) << priority;
-    // A caller without the right is served at normal priority.
+    // Without the right, a call for high priority is served at normal.
     EXPECT_TRUE(By("other", request_, priority).status.ok()) << priority;
   }
   const RpcResult wrong = By("secret", request_, "urgent");

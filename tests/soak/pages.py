@@ -106,6 +106,7 @@ def compact(result):
 
 
 def soak_sums(result):
+    """Describes how all calls ended."""
     calls = right = wrong = refused = failed = 0
     for counts in result["clients"].values():
         for kind, count in counts.items():
@@ -117,14 +118,15 @@ def soak_sums(result):
                 refused += bad
             else:
                 failed += bad
-    return calls, right, wrong, refused, failed
+    return (f"{calls} calls: {right} right, {wrong} wrong, {refused} refused or "
+            f"cancelled on purpose, {failed} failed, "
+            f"{calls - right - wrong - refused - failed} unfinished when their "
+            "client was killed")
 
 
 def soak_summary(result):
-    calls, right, wrong, refused, failed = soak_sums(result)
     lines = [f"{result['seconds']} s, {sum(result['faults'].values())} faults, "
-             f"{calls} calls: {right} right, {wrong} wrong, {refused} refused "
-             f"or given up on purpose, {failed} failed",
+             + soak_sums(result),
              "growth in the second half, KiB: " + ", ".join(
                  f"{n} {k}" for n, k in result["growth_kib"].items())]
     if result["not_here"]:
@@ -134,7 +136,6 @@ def soak_summary(result):
 
 
 def soak_page(result):
-    calls, right, wrong, refused, failed = soak_sums(result)
     quiet = result["quiet"]
     lines = [
         "# A soak", "",
@@ -147,14 +148,13 @@ def soak_page(result):
         f"{result['commit']}, {result['date']}, devices {result['device']}.",
         "",
         f"{result['seconds'] / 60:.0f} minutes, "
-        f"{sum(result['faults'].values())} faults, {calls} calls: {right} "
-        f"right, {wrong} wrong, {refused} refused or cancelled on purpose, "
-        f"{failed} failed. At each of {len(quiet)} pauses no call held memory, "
-        "and the servers' metrics " +
+        f"{sum(result['faults'].values())} faults, {soak_sums(result)}. At "
+        f"each of {len(quiet)} pauses no call held memory, and the servers' "
+        "metrics " +
         ("did not always match" if
          any("counts" in text for text in result["complaints"]) else
          "matched") + " the clients' counts.", "",
-        "| client | kind | calls | right | wrong | failed, by code |",
+        "| client | kind | calls | right | wrong | errors, by code |",
         "| --- | --- | ---: | ---: | ---: | --- |"]
     for name, counts in result["clients"].items():
         for kind, count in counts.items():
@@ -168,8 +168,8 @@ def soak_page(result):
               sorted(result["faults"].items())]
     lines += [f"| {name} | left out |"
               for name in result["not_here"]]
-    lines += ["", "Memory, descriptors and threads at the first, the middle "
-              "and the last pause. At most "
+    lines += ["", "Processes at the first, the middle and the last pause. At "
+              "most "
               f"{result['most_growth_kib']} KiB of growth are accepted.", "",
               "| process | MiB | growth, KiB | descriptors | threads |",
               "| --- | --- | ---: | --- | --- |"]

@@ -97,7 +97,7 @@ TEST(OracleCodecTest, E8m0UpByFields) {
   }
 }
 
-// Computes the rules with logarithms instead of bits.
+// Computes the rules by frexp instead of bits.
 TEST(OracleCodecTest, ScaleRules) {
   const struct {
     Code code;

@@ -131,8 +131,8 @@ TEST(OracleStatisticsTest, AnyMagnitude) {
   }
 }
 
-// Compares with sums of integers, which are rounded once at the end: ties, and
-// near-ties that a much smaller term decides.
+// Sums whose rounding at the end is a tie, or a near-tie that a much smaller
+// term decides.
 TEST(OracleStatisticsTest, ExactSumsAreRoundedOnce) {
   const struct {
     std::vector<double> terms;

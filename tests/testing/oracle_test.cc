@@ -54,7 +54,7 @@ TEST(OracleTest, F16IsTheCompilersHalf) {
     ASSERT_EQ(oracle::ElementBits(Element::kF16, v), i);
   }
   for (uint64_t i = 0; i < 400000; ++i) {
-    // All exponents, with half of the values in fp16's range.
+    // All exponents, with half of the values between 2^-31 and 2.
     uint32_t bits = static_cast<uint32_t>(Mix(i));
     if (i % 2) bits = (bits & 0x8FFFFFFF) | 0x30000000;
     const float x = FloatOf(bits);

@@ -14,12 +14,12 @@ namespace quantd {
 
 enum class Flavor {
   kGaussian,   // bell-shaped, standard deviation about 1
-  kOutliers,   // as kGaussian, with one element in 64 up to 2^12 larger
+  kOutliers,   // as kGaussian, one element in 64 up to 2^12 times larger
   kSpread,     // over most of the type's exponents, block by block
   kTies,       // on and next to the midpoints of E2M1 and E4M3
   kTiny,       // as kTies, around and below the least normal number; one
                // magnitude for the whole tensor
-  kHuge,       // as kTies, next to the largest number
+  kHuge,       // as kTies, near the largest number
   kLonely,     // one block in 64 of any magnitude, all others zero or
                // subnormal
   kNasty,      // subnormals, -0, zeros, the largest and the smallest values;

@@ -1,5 +1,5 @@
-// Quantizes weights that share an amax, piece by piece, to the parts of their
-// dialect.
+// Quantizes weights that share an amax, piece by piece, into the tensors that
+// their dialect stores.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_ENCODER_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_WEIGHT_ENCODER_H_
 

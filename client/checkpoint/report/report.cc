@@ -47,7 +47,7 @@ class Reporter {
     if (auto s = FindGroups(); !s.ok()) return s;
     report_.verdict = VerdictText(difference);
     report_.summary = SummaryOf(difference);
-    report_.summary.worst = nullptr;  // it is moved below
+    report_.summary.worst = nullptr;  // its target is moved below
     for (TensorDifference& d : difference.tensors) {
       if (d.equal()) continue;
       amaxes_[d.name] = d.amax;

@@ -100,8 +100,8 @@ __device__ __forceinline__ void Raise(uint32_t mine, uint32_t* known,
   }
 }
 
-// Raises the maxima by one square, which is rotated in the normative order.
-// Each lane takes a row or a column.
+// Raises the maxima to those of one square, which is rotated in the normative
+// order. Each lane takes a row or a column.
 __device__ __noinline__ void MaximumInOrder(const StagedTile& tile, int row,
                                             int col, bool rows, bool columns,
                                             const float* signs,

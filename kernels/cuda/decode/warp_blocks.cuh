@@ -1,8 +1,6 @@
-// Transposes and rotates blocks of 16 elements, one in each lane of a warp. The
-// results are pieces of rows or fragments of matrices.
-//
-// There are two fast methods to undo a rotation. If IsExact holds, both give
-// the same bits as RotateInverse of kernels/arith/hadamard.h.
+// Undoes rotations of blocks of 16 elements: parts of two fast methods, and
+// DecodeAlone, which works with any block. If IsExact holds, the fast methods
+// give the same bits as RotateInverse of kernels/arith/hadamard.h.
 //
 // Tensor cores rotate E2M1 with 16-bit output. Let 2^e <= |factor| < 2^(e+1),
 // and let p be the precision of the elements, 8 or 11 bits. An element is 0, or

@@ -9,13 +9,14 @@
 
 namespace quantd::cuda {
 
-// Adds `sum` to the bins. The place of its lowest bit is a multiple of eight.
-// (The sum is wider than the terms that a bin is made for, so 16 bits of it go
-// to every second bin.) Not inlined, because it is seldom called.
+// A sum of 64 bits in pieces of 16.
 inline constexpr int kPieces = 4;
 __device__ __forceinline__ uint32_t PieceOf(uint64_t sum, int i) {
   return static_cast<uint32_t>(sum >> (16 * i)) & 0xFFFFu;
 }
+// Adds `sum` to the bins. `place`, that of its lowest bit, is a multiple of
+// eight. (The sum is wider than the terms that a bin is made for, so 16 bits of
+// it go to every second bin.) Not inlined, because it is seldom called.
 inline __device__ __noinline__ void AddPlaced(uint64_t sum, uint32_t place,
                                               ErrorSums::Squares* shared) {
 #pragma unroll 1
@@ -24,15 +25,16 @@ inline __device__ __noinline__ void AddPlaced(uint64_t sum, uint32_t place,
   }
 }
 
-// A sum of at most kTerms squares. The squares are scaled by a power of two,
-// `frame`: the place of a square (see TermOf) is its exponent bits plus the
-// frame. Terms of 24 bits are added up in a window of kWindow places around the
-// first term. The terms of a tensor seldom leave the window.
+// A sum of at most kTerms numbers, which are the sums of a run's squares. They
+// are scaled by a power of two, `frame`: the place of a number (see TermOf) is
+// its exponent bits plus the frame. Terms of 24 bits are added up in a window
+// of kWindow places around the first term. The terms of a tensor seldom leave
+// the window.
 class PlacedSum {
  public:
   static constexpr uint32_t kTerms = 1u << 9;
 
-  // Adds a square, given as fp32 bits. It is at least 2^-64, so that the first
+  // Adds a number, given as fp32 bits. It is at least 2^-64, so that the first
   // term sets the window.
   __device__ __forceinline__ void Add(uint32_t bits, uint32_t frame,
                                       ErrorSums::Squares* shared) {

@@ -24,8 +24,8 @@ inline __device__ __noinline__ void AddCounts(uint32_t elements,
 // Values and errors are multiplied by a power of two before they are squared.
 // All runs of a thread share this power, which brings a factor to about 2^20.
 // This changes no difference, and no sum from 2^-20 to 2^100. (A square that
-// underflows is below 2^-126. It could only change a sum that is at most 2^25
-// times as large, and at most four additions follow that one.)
+// underflows is below 2^-126. It could only change a partial sum of at most
+// 2^25 times its size, and at most four additions follow that one.)
 template <DType E>
 class PlainTotals {
  public:

@@ -1,6 +1,6 @@
-// Computes the errors of sixteen encoded values, with the results of
-// kernels/arith/run_errors.h. Ordinary runs take a third of its instructions.
-// All other runs use its functions.
+// Computes the errors of a run of sixteen encoded values, equal to those of
+// kernels/arith/run_errors.h. An ordinary run takes a third of that file's
+// instructions, and every other run uses its functions.
 #ifndef QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
 #define QUANTD_KERNELS_CUDA_ERRORS_RUN_CUH_
 
@@ -87,11 +87,12 @@ __device__ __noinline__ uint32_t Clipped(const EncodeParams& p,
 // Errors of a run. `factor` is the factor of its scale. kExact says that
 // squares of the values are exact, as those of bf16 and fp16 are.
 //
-// Values and errors are multiplied by a power of two that brings the largest
-// value to about 2. This changes no difference, and no sum if the largest error
-// is at least 2^-13 of the largest value. (Then a square that underflows is
-// below 2^-126, in a sum of at least 2^-26. It could only change a sum that is
-// at most 2^25 times as large, and at most four additions follow that one.)
+// Values and errors are multiplied by a power of two that makes the largest
+// value at least 2 and less than 4. This changes no difference, and no sum if
+// the largest error is then 0 or at least 2^-13. (A square that underflows is
+// below 2^-126, and the whole sum is at least 2^-26. The square could only
+// change a partial sum of at most 2^25 times its size, and at most four
+// additions follow that one.)
 template <bool kOther, bool kExact>
 __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
     const EncodeParams& p, const LineScale<Scalar>& line, const Run& run,
@@ -109,8 +110,8 @@ __device__ __forceinline__ RunErrors<Scalar> ErrorsOf(
   // The largest value and the factor must be within 2^50 of each other, and far
   // from the ends of fp32's range.
   const uint32_t apart = max - of_factor + (50u << 23);
-  // Below the least normal fp16, an operand that is rounded to fp16 may be far
-  // from the factor, or 0.
+  // If the factor is below the least normal fp16, it may be far from the
+  // operand, which is rounded to fp16 and may be 0.
   const bool operand_is_near = !kOther || !p.numerics.operand_in_type ||
                                p.input != DType::kF16 || factor >= 0x1p-14f;
   const bool ordinary = run.count >= kRun && max - (67u << 23) < (120u << 23) &&

@@ -157,7 +157,7 @@ class CudaJob : public Job {
                         &counts_.rht_launches, found);
   }
 
-  // Queues everything, then waits once.
+  // Queues everything before it waits.
   absl::Status Execute(JobReport* report) {
     if (absl::Status s = device_.Enter(); !s.ok()) return s;
     const auto since = std::chrono::steady_clock::now();

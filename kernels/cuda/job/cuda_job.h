@@ -1,5 +1,5 @@
-// One job on a GPU: copies in, kernels and copies out, all queued at once and
-// waited for once.
+// One job on a GPU. Run queues copies in, kernels and copies out before it
+// waits for any of them.
 #ifndef QUANTD_KERNELS_CUDA_JOB_CUDA_JOB_H_
 #define QUANTD_KERNELS_CUDA_JOB_CUDA_JOB_H_
 

@@ -1,5 +1,4 @@
-"""Compares bytes with those of quantctl and of golden files, and decodes them.
-"""
+"""Compares files with those of quantctl, and shapes with the server's."""
 
 import itertools
 import os

@@ -74,7 +74,7 @@ def page():
 def _format(model, kind, more):
     """Returns the name that rows of engines.cc have for a cell's format."""
     if more.startswith("attention"):
-        # Only the attention of gpt-oss is quantized.
+        # In gpt-oss only attention is quantized.
         return "fp8_dynamic" if model == "gpt-oss" else f"fp8_dynamic and {kind}"
     measured = KINDS[model][0] == "experts" and kind == "fp8" and more
     return "fp8 with --input-amax" if measured else kind

@@ -25,8 +25,8 @@ using L = Scalar;
 float FloatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 
-// Calls f for every bf16 pattern with low halves near the rounding points,
-// every fp16 value with its neighbours and midpoints, and random patterns.
+// Calls f for every bf16 pattern with low halves near the rounding points, the
+// neighbours of every fp16 value and of its midpoints, and random patterns.
 void ForManyFloats(const std::function<void(float)>& f) {
   const auto failed = [] { return testing::Test::HasFatalFailure(); };
   for (uint32_t high = 0; high < 0x10000 && !failed(); ++high) {

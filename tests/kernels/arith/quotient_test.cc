@@ -80,6 +80,7 @@ TEST(Quotient, ScalesOfEveryBf16AreThoseOfTheDivision) {
 }
 
 TEST(Quotient, SixthsOfEveryBf16) {
+  // From 2^-123 on, so that sixths are normal numbers.
   for (uint32_t bits = 0x0200u; bits < 0x7F80u; ++bits) {
     const float b = Scalar::Float(bits << 16);
     ASSERT_EQ(SixthInBf16<Scalar>(b), RoundToBf16<Scalar>(b / 6.0f)) << b;

@@ -61,8 +61,8 @@ class ContractTest : public testing::Test {
 
   // Whether there are so many failures that the test should stop.
   bool TooMany() const { return failures_ >= 20; }
-  // Whether the next combination is compared. Slow builds (with a sanitizer)
-  // set QUANTD_CONTRACT_STRIDE to N, and only every N-th one is compared.
+  // Whether the next combination is compared. For slow machines and builds,
+  // QUANTD_CONTRACT_STRIDE is N, and only every N-th one is compared.
   bool Chosen();
   void Combination() { ++combinations_; }
   // Calls `fn` with each device, and with `what` extended by its name.

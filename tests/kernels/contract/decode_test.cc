@@ -18,7 +18,7 @@ using oracle::DequantizeSpec;
 enum class Content {
   kAny,
   kPlain,    // no NaN and no Inf, scales far from the ends of their range
-  kZeros,    // as kPlain, with blocks of zeros, whose scale is 0
+  kZeros,    // as kPlain, with blocks of zeros, whose scale of a byte is 0
   kSpecial,  // as kPlain, with a NaN in one code
 };
 

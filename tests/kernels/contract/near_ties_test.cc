@@ -24,8 +24,8 @@ constexpr int kAround = 4;  // neighbours of a tie on either side
 
 class NearTiesContract : public ContractTest {
  protected:
-  // The difference of the errors, candidate for 4 minus candidate for 6,
-  // computed without rounding.
+  // The difference of the errors, candidate for 4 minus candidate for 6, in
+  // double.
   static double Difference(const std::vector<float>& block,
                            const oracle::QuantizeSpec& spec) {
     const double range = 6.0 * (spec.scale_256 ? 256 : 448);

@@ -189,8 +189,8 @@ TEST_P(ProfilesContract, GivenAmax) {
   }
 }
 
-// Values at and near every power of two, and near its product with the largest
-// code, where the rules for exponents differ.
+// Values at and near every power of two, and near its products with 1.75 and
+// the largest code, where the rules for exponents differ.
 TEST_P(ProfilesContract, AroundPowersOfTwo) {
   const FormatSpec& format = *FindFormat(GetParam().format);
   const float largest = LimitsOf(format.element).max;
@@ -232,8 +232,8 @@ TEST_P(ProfilesContract, Large) {
 // Includes TransformerEngine's formats.
 class MagnitudesContract : public ProfilesContract {};
 
-// Small tensors of every magnitude that a type has, with statistics. Most are
-// near the ends of its range, where scales, their reciprocals and products are
+// Small tensors of magnitudes over a type's whole range, with statistics. Most
+// are near its ends, where scales, their reciprocals and products are
 // not normal numbers.
 TEST_P(MagnitudesContract, EveryMagnitude) {
   for (Element e : kElements) {
@@ -251,7 +251,7 @@ TEST_P(MagnitudesContract, EveryMagnitude) {
       std::vector<float> x = oracle::Values(
           Element::kF32, MakeTensor(Element::kF32, spec.rows * spec.cols,
                                     Flavor::kTies, turn));
-      // (The largest magnitude is at most 12.)
+      // (The magnitudes of kTies are below 6.1.)
       for (float& v : x) v = std::ldexp(v / 2, exponent);
       Choose(turn, &spec);
       spec.columnwise = GetParam().profile == Profile::kTe;

@@ -1,7 +1,6 @@
 // Statistics of stochastic rounding: the frequency of rounding up, the
 // uniformity of the random bytes, and the independence of the two directions.
-// Also tests that threads and instruction sets do not change the bytes. Seeds
-// are fixed, so these tests never fail by chance.
+// Seeds are fixed, so these tests never fail by chance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -193,8 +192,8 @@ TEST(StochasticTest, BytesAreUniformAndDirectionsIndependent) {
     const double chi = ChiSquare(*bytes, 0, 1);
     EXPECT_LT(std::fabs(chi - 255), 4 * kSigma);
     std::cout << fmt::format("chi-square {:.1f} with 255 degrees\n", chi);
-    // Tests each byte of a 128-bit output separately; columnwise, that is every
-    // 16th row.
+    // Tests every 16th column separately. Rowwise, its bytes have the same
+    // place in their 128-bit outputs.
     for (size_t i = 0; i < 16; ++i) {
       EXPECT_LT(std::fabs(ChiSquare(*bytes, i, 16) - 255), 4 * kSigma) << i;
     }

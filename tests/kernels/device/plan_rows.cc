@@ -219,7 +219,8 @@ void ForQuantizeRows(size_t settings,
             wanted |= setting->option;
             name += (name.empty() ? "" : " + ") + setting->name;
           }
-          // A copy that is not made must not be rotated or have a given amax.
+          // Skips settings without effect, such as rotating a copy that is
+          // not made.
           const uint32_t used = UsedOptions(o);
           if ((used & wanted) != wanted) continue;
           const absl::StatusOr<Plan> plan = MakeQuantizePlan(tensor, o);

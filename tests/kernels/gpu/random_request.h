@@ -21,8 +21,8 @@ struct RandomRequest {
 };
 
 // Draws request `number` of an endless series, which is the same on every
-// machine. Most tensors have fewer than 10^5 elements. One in 96 has more, but
-// fewer than `largest`.
+// machine. Most tensors have fewer than 10^5 elements. One in 96 is large, but
+// has fewer than `largest`.
 RandomRequest DrawRequest(int number, double largest);
 
 }  // namespace quantd

@@ -1,4 +1,4 @@
-"""Quantized tensors in safetensors files, with the bytes of the C++ library.
+"""Quantized tensors in safetensors files, the same bytes as the C++ library's.
 
 A part is a tensor with a name such as "<name>.rowwise_data". Everything else
 needed for decoding is JSON in the metadata "quantd.tensor.<name>". The state of
@@ -242,7 +242,7 @@ def read(
       found = file.names()
       if len(found) != 1:
         some = ", ".join(found[:20]) + (" ..." if len(found) > 20 else "")
-        got = f"none, and {len(found)} in {path}: {some}"
+        got = f"no name; {path} has {len(found)}: {some}"
         raise Invalid.of("name", "the name of one tensor", got)
       name = found[0]
     if _PREFIX + name not in file.metadata:

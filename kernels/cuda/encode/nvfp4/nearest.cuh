@@ -1,7 +1,7 @@
 // Rounds to the nearest E2M1 values, not directly to codes. An E2M1 value / 64
 // is an E4M3 number, normal or subnormal, whose code is four times the E2M1
-// code. So packing conversions turn values into codes. Errors can be computed
-// from the values, too.
+// code. So the instructions that convert to E4M3 find the codes. Errors can be
+// computed from the values, too.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 
@@ -28,11 +28,12 @@ __device__ __forceinline__ uint32_t LargestOfSigned(const Words& x) {
 // passed as values / 64.
 //
 // Let a step be the distance of E2M1 values around y. If w is y, then w * 2^22
-// is an even number of steps, in a binade in which fp32 numbers are a step
-// apart. The difference w * 2^22 - y is in this binade, or just below, where it
-// is exact. So it is rounded to steps, ties to even. Subtracting it from w *
-// 2^22 gives y, rounded. Below 1.5, w is larger than y, and the step is that of
-// 1.
+// is a whole number of steps (an even one if y is halfway between two values),
+// in a binade in which fp32 numbers are a step apart. The difference w * 2^22 -
+// y is in this binade, or so little below it that it is a whole number, too, or
+// rounds to one. So it is rounded to steps, ties to even. Subtracting it from w
+// * 2^22 gives y, rounded. Below 1.5, w is larger than y, and the step is that
+// of 1.
 __device__ __forceinline__ float NearestE2M1(float y) {
   const float w = fmaxf(y, 0x1.8p-6f);
   const float rest = __fmaf_rn(w, 0x1p22f, -y);

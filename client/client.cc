@@ -16,7 +16,10 @@
 #include "client/route/router.h"
 #include "client/tensors/result_builder.h"
 #include "fmt/format.h"
+#include "proto/answers.h"
 #include "proto/net/trace_context.h"
+#include "proto/wire.h"
+#include "quantd.pb.h"
 #include "quantd/field_error.h"
 
 namespace quantd {
@@ -285,11 +288,21 @@ absl::StatusOr<DeviceEvent> Client::RegisterEvent(int ordinal, void* event) {
   return impl_->endpoint().RegisterEvent(ordinal, event);
 }
 
-absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
+absl::StatusOr<std::string> Client::Ask(wire::Method method,
+                                        const std::string& request,
+                                        const CallOptions& call) {
   return impl_->Call(call, impl_->DeadlineOf(call),
                      [&](const CallLimit& limit, CallControl& control) {
-                       return impl_->endpoint().GetInfo(limit, control);
+                       return impl_->endpoint().Ask(method, request, limit,
+                                                    control);
                      });
+}
+
+absl::StatusOr<ServerInfo> Client::GetServerInfo(const CallOptions& call) {
+  const auto reply = client::Parsed<v1::GetServerInfoReply>(
+      Ask(wire::Method::kGetServerInfo, "", call));
+  if (!reply.ok()) return reply.status();
+  return wire::FromProto(*reply);
 }
 
 absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
@@ -297,10 +310,12 @@ absl::StatusOr<QuantizeDescription> Client::DescribeQuantize(
     const CallOptions& call) {
   const auto plan = MakeQuantizePlan(tensor, options);
   if (!plan.ok()) return plan.status();
-  return impl_->Call(call, impl_->DeadlineOf(call),
-                     [&](const CallLimit& limit, CallControl& control) {
-                       return impl_->endpoint().Describe(*plan, limit, control);
-                     });
+  const auto request = wire::RequestHead(*plan, 0);
+  if (!request.ok()) return request.status();
+  const auto reply = client::Parsed<v1::DescribeQuantizeReply>(
+      Ask(wire::Method::kDescribeQuantize, *request, call));
+  if (!reply.ok()) return reply.status();
+  return wire::FromProto(*reply);
 }
 
 absl::StatusOr<Result> Client::Dequantize(const TensorDesc& tensor,

@@ -70,6 +70,10 @@ inline constexpr std::span<const MethodSpec> kPayloadMethods =
     std::span(kMethods).first(kTensorMethods.size() + 1);
 static_assert(kPayloadMethods.back().method == Method::kStream);
 
+// The rows of methods without payloads, which proto/answers.h answers.
+inline constexpr std::span<const MethodSpec> kAnswerMethods =
+    std::span(kMethods).subspan(kPayloadMethods.size());
+
 // The index of a method's row, for tables with an entry for each method.
 constexpr size_t Index(Method method) { return static_cast<size_t>(method); }
 

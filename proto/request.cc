@@ -25,14 +25,14 @@ absl::Status Adopt(const TensorDesc& tensor, const Options& options,
   return absl::OkStatus();
 }
 
-absl::Status CheckReply(const Request& request) {
+absl::Status CheckReply(const Request& request,
+                        size_t limit = kMaxReplyPayloadBytes) {
   const size_t payload =
       LayOutPayload(*request.plan, request.lent.outputs).size;
-  if (payload <= kMaxReplyPayloadBytes) return absl::OkStatus();
-  return FieldError(
-      "tensor.shape",
-      fmt::format("a reply of at most {} bytes", kMaxReplyPayloadBytes),
-      fmt::format("{} bytes", payload));
+  if (payload <= limit) return absl::OkStatus();
+  return FieldError("tensor.shape",
+                    fmt::format("a reply of at most {} bytes", limit),
+                    fmt::format("{} bytes", payload));
 }
 
 // Renames the field of a plan's error to its name in `options`.
@@ -228,7 +228,7 @@ absl::StatusOr<StreamStart> ParseStreamStart(Slices message,
 }
 
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
-    Slices message, const RequestDefaults& defaults) {
+    Slices message, const RequestDefaults& defaults, size_t max_reply_payload) {
   const absl::StatusOr<SeparatedMessage> separated =
       SeparateRequest(Method::kQuantize, message);
   if (!separated.ok()) return separated.status();
@@ -240,7 +240,7 @@ absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
       *separated, [&](const v1::QuantizeRequest& quantize, Request* made) {
         QUANTD_RETURN_IF_ERROR(
             ReadPlan<QuantizeOptions>(quantize, defaults, made));
-        return CheckReply(*made);
+        return CheckReply(*made, max_reply_payload);
       });
   if (!request.ok()) return request.status();
   return std::move(request->plan);

@@ -89,9 +89,11 @@ absl::StatusOr<Request> ParseRequest(Method method, Slices message,
                                      const RequestDefaults& defaults = {});
 
 // The plan of a QuantizeRequest; its payload, if it has one, is ignored. Errors
-// as from ParseRequest.
+// as from ParseRequest, but the limit of the reply's payload is
+// `max_reply_payload`.
 absl::StatusOr<std::shared_ptr<const Plan>> ParseDescribeRequest(
-    Slices message, const RequestDefaults& defaults = {});
+    Slices message, const RequestDefaults& defaults = {},
+    size_t max_reply_payload = kMaxReplyPayloadBytes);
 
 // Copies every source to its offset in the job's staging buffer (the offsets of
 // plan.inputs()) and zeroes the gaps, in one pass over the slices. `message` is

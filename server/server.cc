@@ -148,7 +148,7 @@ Server::Server(const ServerOptions& options,
     : env_(options, shares, GateLimits(options, shares, backends),
            Threads(0, 8), std::move(backends), std::move(credentials)),
       gate_thread_(env_.gate, options.now) {
-  v1::Limits& limits = env_.limits;
+  v1::Limits limits;
   limits.set_memory_budget_bytes(shares.budget);
   limits.set_max_rank(kMaxRank);
   limits.set_amax_estimation_scale(options.estimate);
@@ -159,7 +159,10 @@ Server::Server(const ServerOptions& options,
   }
   limits.set_max_request_bytes(
       env_.request_limit[wire::Index(wire::Method::kQuantize)]);
-  env_.defaults.amax_estimation_scale = options.estimate;
+  env_.facts.defaults.amax_estimation_scale = options.estimate;
+  env_.facts.info = [&engine = env_.engine, limits] {
+    return ServerInfoOf(engine, limits);
+  };
   env_.speaks_for_many = TrustedHosts(options);
   for (size_t i = 0; i < env_.engine.size(); ++i) {
     // A GPU copies host memory that is not page-locked into staging blocks

@@ -66,11 +66,11 @@ server/net: proto/net server/calls/failure.h server/config/options.h server/gate
 server/observe: kernels/device proto proto/net server/calls server/config server/gate server/net absl fmt google grpc grpcpp messages spdlog
 client: include/quantd kernels/plan client/net client/route client/call client/tensors fmt kernels/plan/profile
 client/allocator: proto/net/allocator.h
-client/client: proto/net/trace_context.h
+client/client: proto proto/net/trace_context.h messages
 client/bands: vocabulary kernels/plan quantd/call_options.h quantd/result.h client/call client/tensors absl fmt
 client/memory: vocabulary proto/memory quantd/call_options.h quantd/buffers.h absl fmt
-client/call: vocabulary kernels/plan quantd/call_options.h quantd/error.h quantd/buffers.h client/memory quantd/result.h quantd/server_info.h absl fmt
-client/route: vocabulary kernels/plan proto proto/memory client/bands client/call quantd/call_options.h client/memory/lending.h quantd/result.h client/tensors/result_builder.h absl fmt
+client/call: vocabulary kernels/plan proto/methods.h quantd/call_options.h quantd/error.h quantd/buffers.h client/memory quantd/result.h absl fmt
+client/route: vocabulary kernels/plan proto proto/memory client/bands client/call quantd/call_options.h client/memory/lending.h quantd/result.h client/tensors/result_builder.h absl fmt messages
 client/tensors: vocabulary kernels/plan kernels/plan/profile quantd/call_options.h quantd/distributed.h quantd/buffers.h quantd/piece_options.h quantd/result.h absl fmt
 client/tensors/piece_work: quantd/client.h
 client/files: vocabulary quantd/buffers.h quantd/quantized_tensor.h absl fmt nlohmann
@@ -78,13 +78,13 @@ client/checkpoint/anatomy: client/checkpoint client/files absl fmt
 client/checkpoint: vocabulary kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/checkpoint/anatomy client/files absl fmt nlohmann re2
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
 client/checkpoint/check: vocabulary kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
-client/checkpoint/convert: vocabulary kernels/plan kernels/plan/profile quantd/buffers.h quantd/result.h client/checkpoint client/checkpoint/anatomy client/files absl fmt
+client/checkpoint/convert: vocabulary kernels/plan kernels/plan/profile quantd/buffers.h quantd/result.h client/checkpoint client/checkpoint/anatomy client/files client/tensors/on_threads.h absl fmt
 client/checkpoint/lint: client/checkpoint client/checkpoint/anatomy client/checkpoint/check client/checkpoint/convert/scheme_table.h client/files absl fmt
 client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint client/files absl fmt
-client/local: quantd/local.h vocabulary kernels/device proto/methods.h proto/server_info.h quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
-client/net: vocabulary kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h quantd/server_info.h client/memory client/call client/tensors absl fmt google grpcpp messages
+client/local: quantd/local.h vocabulary kernels/device proto quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt
+client/net: vocabulary kernels/plan proto proto/memory proto/net client/net/stream quantd/call_options.h quantd/credentials.h quantd/error.h quantd/result.h client/memory client/call client/tensors absl fmt google grpcpp messages
 client/net/stream: vocabulary proto/net proto/stream quantd/call_options.h quantd/result.h client/net client/call client/tensors absl grpcpp
 client/quantctl: client/quantctl/terminal kernels/plan kernels/cpu/choice.h kernels/cuda/choice.h kernels/device/recipe.h proto/net/strict_numbers.h include/quantd client/checkpoint/dialect.h client/checkpoint/weight_values.h client/files client/tensors/piece_work.h absl fmt nlohmann CLI kernels/plan/profile
 client/quantctl/main: client/quantctl/terminal client/quantctl/models client/quantctl/bench
@@ -121,7 +121,7 @@ tests/client/shards: kernels/plan include/quantd tests/bench/rpc_process.h tests
 tests/client/local: kernels/device include/quantd client/local tests/bench/rpc_process.h tests/client/two_ways.h tests/kernels/device/fake_backend.h tests/testing
 tests/client/memory: include/quantd client/memory kernels/device proto/memory tests/bench/rpc_process.h tests/client/temp_dir.h tests/client/two_ways.h tests/kernels/device/plan_rows.h tests/testing absl cuda gtest
 tests/client/net: proto/net include/quantd client/net client/call/error_details.h tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing absl fmt messages
-tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint
+tests/client/checkpoint/convert: client/checkpoint client/checkpoint/convert tests/client/checkpoint tests/testing
 tests/client/checkpoint/lint: client/checkpoint client/checkpoint/check client/checkpoint/lint tests/client/checkpoint
 tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client/checkpoint/lint client/checkpoint/repair tests/client/checkpoint
 tests/client/quantctl: kernels/plan include/quantd client/files client/quantctl client/quantctl/terminal tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock

@@ -15,14 +15,15 @@
 #include "absl/types/span.h"
 #include "client/call/call.h"
 #include "client/call/call_control.h"
+#include "client/call/error_details.h"
 #include "client/call/reduction.h"
 #include "client/memory/host_pool.h"
 #include "client/memory/lending.h"
+#include "proto/methods.h"
 #include "quantd/buffers.h"
 #include "quantd/call_options.h"
 #include "quantd/plan.h"
 #include "quantd/result.h"
-#include "quantd/server_info.h"
 
 namespace quantd::client {
 
@@ -50,11 +51,12 @@ class Endpoint {
                                                            Reduction&) {
     return std::nullopt;
   }
-  // `plan` must be a Quantize plan.
-  virtual absl::StatusOr<QuantizeDescription> Describe(
-      const Plan& plan, const CallLimit& limit, CallControl& control) = 0;
-  virtual absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
-                                             CallControl& control) = 0;
+  // Makes a call of a method without a payload. `request` is serialized, as is
+  // the reply, which may be malformed.
+  virtual absl::StatusOr<std::string> Ask(wire::Method method,
+                                          const std::string& request,
+                                          const CallLimit& limit,
+                                          CallControl& control) = 0;
 
   // Implement the Client methods of the same names. By default the memory is
   // not shared with any server.
@@ -83,6 +85,15 @@ class Endpoint {
  private:
   const std::shared_ptr<HostPool> pool_;
 };
+
+// Parses a reply of Endpoint::Ask.
+template <typename Reply>
+absl::StatusOr<Reply> Parsed(const absl::StatusOr<std::string>& reply) {
+  if (!reply.ok()) return reply.status();
+  Reply parsed;
+  if (!parsed.ParseFromString(*reply)) return NotOurMessage();
+  return parsed;
+}
 
 // The device of the target "local:DEVICE"; empty for "local". Returns nullopt
 // for other targets, such as "local:7700", a port of a host named local.

@@ -85,5 +85,9 @@ absl::Status Annotate(const absl::Status& status, std::string_view message,
   return result;
 }
 
+absl::Status NotOurMessage() {
+  return absl::InternalError("the reply is not a valid quantd.v1 message");
+}
+
 }  // namespace client
 }  // namespace quantd

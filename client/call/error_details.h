@@ -18,6 +18,9 @@ void SetRetryHint(absl::Status* status, std::chrono::milliseconds delay);
 
 void SetRequestId(absl::Status* status, std::string_view id);
 
+// The INTERNAL error for a reply that is not valid.
+absl::Status NotOurMessage();
+
 // Returns `status` with `message` as its text and the number of attempts
 // attached.
 absl::Status Annotate(const absl::Status& status, std::string_view message,

@@ -40,7 +40,7 @@ class Planner {
     plan_.notes = model_.notes();
     for (const ModelTensor& tensor : model_.tensors()) {
       plan_.bytes_in += tensor.stored.size;
-      if (auto s = Sort(tensor); !s.ok()) return s;
+      if (auto s = Decide(tensor); !s.ok()) return s;
     }
     if (auto s = selector_.CheckNamed(modules_); !s.ok()) return s;
     LeaveUnfit();
@@ -155,7 +155,7 @@ class Planner {
   }
 
   // Decides whether the tensor is quantized, decoded, copied or dropped.
-  absl::Status Sort(const ModelTensor& tensor) {
+  absl::Status Decide(const ModelTensor& tensor) {
     Collect(ModuleOf(tensor.name()));
     Collect(StorageOf(tensor.stored).module);
     if (const auto as = carried_.find(&tensor); as != carried_.end()) {

@@ -10,10 +10,8 @@
 #include "fmt/format.h"
 #include "kernels/device/budget.h"
 #include "kernels/device/devices.h"
-#include "proto/methods.h"
-#include "proto/server_info.h"
+#include "proto/answers.h"
 #include "quantd/field_error.h"
-#include "quantd/local.h"
 #include "quantd/piece_options.h"
 
 namespace quantd::client {
@@ -69,40 +67,49 @@ absl::StatusOr<HostMemory> LocalDevices::AllocateHost(size_t bytes) {
   return HostMemory(locked->memory.bytes(), locked, false);
 }
 
-absl::StatusOr<QuantizeDescription> LocalDevices::Describe(
-    const Plan& plan, const CallLimit& limit, CallControl& control) {
-  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
-  QuantizeDescription description;
-  description.parts = plan.outputs();
-  description.input_bytes = plan.input_bytes();
-  description.output_bytes = plan.output_bytes();
-  description.scratch_bytes = plan.scratch_bytes();
-  return description;
-}
+namespace {
 
-absl::StatusOr<ServerInfo> LocalDevices::GetInfo(const CallLimit& limit,
-                                                 CallControl& control) {
-  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
+v1::GetServerInfoReply InfoOf(const Engine& engine, size_t budget,
+                              size_t per_device) {
   std::vector<wire::DeviceState> devices;
-  for (size_t i = 0; i < engine_.size(); ++i) {
-    const Backend& backend = engine_.backend(i);
+  for (size_t i = 0; i < engine.size(); ++i) {
+    const Backend& backend = engine.backend(i);
     const BackendStats stats = backend.stats();
     devices.push_back({backend.info(), stats, stats.healthy});
   }
-  ServerInfo info = wire::FromProto(wire::DescribeDevices(devices));
-  info.version = QUANTD_VERSION;
+  v1::GetServerInfoReply reply = wire::DescribeDevices(devices);
+  reply.set_version(QUANTD_VERSION);
+  v1::Limits& limits = *reply.mutable_limits();
   // There is no request to limit, but callers cut tensors into pieces of this
   // size and rely on memory for each piece.
-  info.max_request_bytes =
+  limits.set_max_request_bytes(
       LargestThat(PieceOptions().request_bytes, [&](size_t bytes) {
         return ExpectedPayload(
                    bytes,
                    wire::SpecOf(wire::Method::kQuantize).output_sixteenths) <=
-               admission_.per_device();
-      });
-  info.memory_budget_bytes = budget_;
-  info.max_rank = kMaxRank;
-  return info;
+               per_device;
+      }));
+  limits.set_memory_budget_bytes(budget);
+  limits.set_max_rank(kMaxRank);
+  return reply;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> LocalDevices::Ask(wire::Method method,
+                                              const std::string& request,
+                                              const CallLimit& limit,
+                                              CallControl& control) {
+  if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
+  wire::Facts facts;
+  facts.max_reply_payload = SIZE_MAX;
+  facts.info = [this] {
+    return InfoOf(engine_, budget_, admission_.per_device());
+  };
+  const std::string_view whole = request;
+  auto answer = wire::AnswerRequest(method, {&whole, 1}, facts, "");
+  if (!answer.ok()) return answer.status();
+  return std::move(answer->reply);
 }
 
 namespace {
@@ -163,14 +170,3 @@ absl::StatusOr<std::unique_ptr<Endpoint>> OpenLocal(
 }
 
 }  // namespace quantd::client
-
-namespace quantd {
-
-absl::StatusOr<std::unique_ptr<Client>> CreateClient(
-    std::string_view target, const ClientOptions& options) {
-  if (!client::LocalDevice(target)) return Client::Create(target, options);
-  return Client::Make(options,
-                      [&] { return client::OpenLocal(target, options.local); });
-}
-
-}  // namespace quantd

@@ -12,6 +12,7 @@
 #include "client/local/admission.h"
 #include "kernels/device/backend.h"
 #include "kernels/device/engine.h"
+#include "proto/methods.h"
 
 namespace quantd::client {
 
@@ -25,11 +26,10 @@ class LocalDevices final : public Endpoint {
   const std::string& target() const override { return target_; }
   absl::StatusOr<Result> Run(const Call& call, Way way,
                              const OnSent& on_sent) override;
-  absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
-                                               const CallLimit& limit,
-                                               CallControl& control) override;
-  absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
-                                     CallControl& control) override;
+  absl::StatusOr<std::string> Ask(wire::Method method,
+                                  const std::string& request,
+                                  const CallLimit& limit,
+                                  CallControl& control) override;
   // The memory is page-locked if there is a GPU.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes) override;
 

@@ -79,15 +79,9 @@ class Remote : public Endpoint {
     none.payload.assign(call.payload.begin(), call.payload.end());
     Lending& lending = way == Way::kLent ? *call.lending : none;
     Trip trip;
-    auto result = Ask<Result>(
-        RequestOf(call.plan, lending), call.limit, call.control, &trip,
-        [&](Slices reply) {
-          return ReadReply(
-              call.plan, reply, way == Way::kLent ? lending.places : call.into,
-              lending.ranges,
-              lending.of_device ? Transport::kCuda : Transport::kShared, trip);
-        },
-        on_sent);
+    auto result =
+        Send(call, lending, way == Way::kLent ? lending.places : call.into,
+             &trip, on_sent);
     if (trip.unsure) lending.Settle();
     if (wire::IsUnknownName(result.status())) lending.Lose();
     if (result.ok()) ResultBuilder::Keep(std::move(lending.own), &*result);
@@ -109,24 +103,19 @@ class Remote : public Endpoint {
     return result;
   }
 
-  absl::StatusOr<QuantizeDescription> Describe(const Plan& plan,
-                                               const CallLimit& limit,
-                                               CallControl& control) override {
-    auto head = wire::RequestHead(plan, 0);
-    if (!head.ok()) return head.status();
+  absl::StatusOr<std::string> Ask(wire::Method method,
+                                  const std::string& request,
+                                  const CallLimit& limit,
+                                  CallControl& control) override {
     Trip trip;
-    return Ask<QuantizeDescription>(
-        Message{wire::SpecOf(wire::Method::kDescribeQuantize).path,
-                *std::move(head)},
-        limit, control, &trip, ReadDescription);
-  }
-
-  absl::StatusOr<ServerInfo> GetInfo(const CallLimit& limit,
-                                     CallControl& control) override {
-    Trip trip;
-    return Ask<ServerInfo>(
-        Message{wire::SpecOf(wire::Method::kGetServerInfo).path}, limit,
-        control, &trip, ReadServerInfo);
+    ReceivedMessage reply;
+    const absl::Status sent =
+        exchange_.Run(Message{wire::SpecOf(method).path, request}, limit,
+                      control, &reply, &trip);
+    if (!sent.ok()) return sent;
+    std::string whole;
+    for (const std::string_view piece : reply.Pieces()) whole += piece;
+    return whole;
   }
 
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes) override {
@@ -177,8 +166,6 @@ class Remote : public Endpoint {
   }
 
  private:
-  using Slices = absl::Span<const std::string_view>;
-
   absl::StatusOr<Result> RunStream(const Call& call, const OnSent& on_sent) {
     if (auto s = CheckApart(call.payload, call.into); !s.ok()) return s;
     const auto head = wire::StreamHead(call.plan, PayloadBytes(call.plan));
@@ -216,19 +203,21 @@ class Remote : public Endpoint {
     return HostMemory((*made)->bytes().first(bytes), *made, true);
   }
 
-  // Sends a message with retries. Returns `read(reply)`.
-  template <typename Answer, typename Read>
-  absl::StatusOr<Answer> Ask(const absl::StatusOr<Message>& message,
-                             const CallLimit& limit, CallControl& control,
-                             Trip* trip, Read read,
-                             const OnSent& on_sent = {}) {
+  // Sends the call as one message.
+  absl::StatusOr<Result> Send(const Call& call, const Lending& lending,
+                              absl::Span<const Destination> into, Trip* trip,
+                              const OnSent& on_sent) {
+    const auto message = RequestOf(call.plan, lending);
     if (!message.ok()) return message.status();
     ReceivedMessage reply;
-    if (auto s = exchange_.Run(*message, limit, control, &reply, trip, on_sent);
+    if (auto s = exchange_.Run(*message, call.limit, call.control, &reply, trip,
+                               on_sent);
         !s.ok()) {
       return s;
     }
-    return read(reply.Pieces());
+    return ReadReply(call.plan, reply.Pieces(), into, lending.ranges,
+                     lending.of_device ? Transport::kCuda : Transport::kShared,
+                     *trip);
   }
 
   const DoorAddress door_;  // an empty path: no shared memory

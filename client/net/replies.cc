@@ -4,27 +4,11 @@
 
 #include "client/call/error_details.h"
 #include "client/tensors/result_builder.h"
-#include "proto/messages.h"
-#include "proto/server_info.h"
 #include "proto/wire.h"
-#include "quantd.pb.h"
 
 namespace quantd::client {
 
-absl::Status NotOurMessage() {
-  return absl::InternalError("the reply is not a valid quantd.v1 message");
-}
-
 namespace {
-
-template <typename Reply>
-absl::StatusOr<Reply> Parse(absl::Span<const std::string_view> slices) {
-  std::string bytes;
-  for (std::string_view s : slices) bytes += s;
-  Reply reply;
-  if (!reply.ParseFromString(bytes)) return NotOurMessage();
-  return reply;
-}
 
 bool IsWhereAsked(const Plan& plan, const wire::LentRanges& lent,
                   TensorKind kind, const wire::MemoryRange& place) {
@@ -68,28 +52,6 @@ absl::StatusOr<Result> ReadReply(const Plan& plan,
                        shared         ? by_loan
                        : trip.by_unix ? Transport::kUnix
                                       : Transport::kTcp});
-}
-
-absl::StatusOr<QuantizeDescription> ReadDescription(
-    absl::Span<const std::string_view> slices) {
-  const auto reply = Parse<v1::DescribeQuantizeReply>(slices);
-  if (!reply.ok()) return reply.status();
-  QuantizeDescription out;
-  for (const v1::TensorRef& ref : reply->tensors()) {
-    out.parts.push_back(wire::FromProto(ref));
-  }
-  out.input_bytes = reply->input_bytes();
-  out.output_bytes = reply->output_bytes();
-  out.scratch_bytes = reply->scratch_bytes();
-  out.request_id = reply->request_id();
-  return out;
-}
-
-absl::StatusOr<ServerInfo> ReadServerInfo(
-    absl::Span<const std::string_view> slices) {
-  const auto reply = Parse<v1::GetServerInfoReply>(slices);
-  if (!reply.ok()) return reply.status();
-  return wire::FromProto(*reply);
 }
 
 }  // namespace quantd::client

@@ -12,12 +12,8 @@
 #include "quantd/call_options.h"
 #include "quantd/plan.h"
 #include "quantd/result.h"
-#include "quantd/server_info.h"
 
 namespace quantd::client {
-
-// The INTERNAL error for a reply that is not valid.
-absl::Status NotOurMessage();
 
 // Reads the reply to a request of `plan`. `slices` are the pieces in which the
 // reply arrived. Each output is copied once, to `into` or to memory of the
@@ -30,11 +26,6 @@ absl::StatusOr<Result> ReadReply(const Plan& plan,
                                  absl::Span<const Destination> into,
                                  const wire::LentRanges& lent,
                                  Transport by_loan, const Trip& trip);
-
-absl::StatusOr<QuantizeDescription> ReadDescription(
-    absl::Span<const std::string_view> slices);
-absl::StatusOr<ServerInfo> ReadServerInfo(
-    absl::Span<const std::string_view> slices);
 
 }  // namespace quantd::client
 

@@ -27,6 +27,8 @@ class WorkerPool {
 
  private:
   void Work();
+  // Runs the first task, without the lock.
+  void RunNext(std::unique_lock<std::mutex>* lock);
 
   const int limit_;
   std::mutex mutex_;

@@ -11,6 +11,7 @@
 #include "proto/limits.h"
 #include "proto/memory/ranges.h"
 #include "proto/wire.h"
+#include "quantd.pb.h"
 #include "quantd/field_error.h"
 
 namespace quantd::client {
@@ -105,11 +106,15 @@ std::optional<ServerSettings> Router::SettingsOf(const Call& call) {
     const std::lock_guard lock(mutex_);
     if (settings_ && now - asked_ < kFresh) return settings_;
   }
-  const auto info = endpoint_.GetInfo(call.limit, call.control);
+  const auto info = Parsed<v1::GetServerInfoReply>(endpoint_.Ask(
+      wire::Method::kGetServerInfo, "", call.limit, call.control));
   if (!info.ok()) return std::nullopt;
-  ServerSettings settings = {info->reduces_amax, info->amax_estimation_scale};
-  for (const DeviceInfo& d : info->devices) {
-    if (d.healthy) settings.memory.push_back(d.memory_limit_bytes);
+  const v1::Limits& limits = info->limits();
+  ServerSettings settings = {limits.reduce_amax(),
+                             limits.amax_estimation_scale()};
+  for (const v1::Device& d : info->devices()) {
+    if (d.state() != v1::Device::STATE_HEALTHY) continue;
+    settings.memory.push_back(d.memory_limit_bytes());
   }
   const std::lock_guard lock(mutex_);
   asked_ = now;

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <limits>
 #include <mutex>
-#include <thread>
 
+#include "client/tensors/on_threads.h"
 #include "fmt/format.h"
 
 namespace quantd::client {
@@ -76,10 +76,7 @@ absl::Status ForEach(const std::vector<Shard>& cut, int at_once,
       status.Update(s);
     }
   };
-  std::vector<std::thread> others;
-  for (int i = 1; i < at_once; ++i) others.emplace_back(loop);
-  loop();
-  for (std::thread& t : others) t.join();
+  OnThreads(at_once, loop);
   return status;
 }
 

@@ -48,6 +48,12 @@ namespace client {
 class Endpoint;
 class Reduction;
 }  // namespace client
+namespace python {
+class Engine;
+}
+namespace wire {
+enum class Method;
+}
 
 // Threads: any number of threads may use a Client at once.
 //
@@ -219,6 +225,7 @@ class Client {
 
  private:
   friend class ShardSession;
+  friend class python::Engine;
   friend absl::StatusOr<std::unique_ptr<Client>> CreateClient(
       std::string_view target, const ClientOptions& options);
   class Impl;
@@ -230,6 +237,11 @@ class Client {
       const std::function<absl::StatusOr<std::unique_ptr<client::Endpoint>>()>&
           open);
 
+  // Makes a call of a method without a tensor. Request and reply are
+  // serialized.
+  absl::StatusOr<std::string> Ask(wire::Method method,
+                                  const std::string& request,
+                                  const CallOptions& call);
   // Makes a call of any method on one tensor.
   absl::StatusOr<Result> Run(const absl::StatusOr<Plan>& plan,
                              absl::Span<const std::byte> input,

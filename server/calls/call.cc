@@ -116,7 +116,7 @@ void Call::GoOn(Outcome outcome, absl::Duration retry_after, bool waited) {
       Receive(Stage::kReceiving, {});
     }
   } else if (waited) {
-    call_->Plan([this] { PlanRequest(); });
+    call_->RunOnPlanningThread([this] { PlanRequest(); });
   } else {
     PlanRequest();
   }
@@ -174,7 +174,7 @@ void Call::OnRequest(bool ok) {
     on_network_ = true;
     return PlanRequest();
   }
-  call_->Plan([this] { CountLists(); });
+  call_->RunOnPlanningThread([this] { CountLists(); });
 }
 
 void Call::CountLists() {
@@ -252,8 +252,8 @@ void Call::PollEvent() {
 void Call::Claim() {
   Enter(Stage::kClaiming);
   call_->Ref();
-  Answered(env_->gate->AdmitPayload(payload_->Need(), device_, streams(),
-                                    call_->deadline(), Now(), this, &lease_));
+  Answered(env_->gate->AdmitJob(payload_->Need(), device_, streams(),
+                                call_->deadline(), Now(), this, &lease_));
 }
 
 std::optional<Failure> Call::Stopped(std::string_view where) const {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/device/engine.h"
-#include "proto/wire.h"
+#include "proto/answers.h"
 #include "server/calls/call_record.h"
 #include "server/calls/call_registry.h"
 #include "server/calls/tensor_service.h"
@@ -53,8 +53,7 @@ struct CallEnvironment {
   const MemoryShares shares;
   // The largest request in one message, by wire::Index of the tensor method.
   size_t request_limit[wire::kTensorMethods.size()] = {};
-  wire::RequestDefaults defaults;
-  v1::Limits limits;  // told to clients
+  wire::Facts facts;
   // Whether a host is a proxy, whose calls come from many callers.
   std::function<bool(std::string_view host)> speaks_for_many;
   // Whether every device works on lent memory in place.

@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "proto/methods.h"
+#include "proto/answers.h"
 #include "server/calls/call.h"
 #include "server/calls/call_environment.h"
 #include "server/calls/small_method.h"
@@ -21,6 +21,24 @@ struct Refusal final : CallHandler {
   IncomingCall* const call;
   const Failure failure;
 };
+
+// A method of quantd.v1.Quantd without a payload.
+SmallMethod OurMethod(const wire::Facts& facts, wire::Method ours) {
+  SmallMethod method(ours);
+  method.answer = [&facts, ours](absl::Span<const std::string_view> message,
+                                 std::string_view request_id) {
+    auto made = wire::AnswerRequest(ours, message, facts, request_id);
+    SmallAnswer answer;
+    if (made.ok()) {
+      answer.reply = std::move(made->reply);
+      answer.shape = std::move(made->shape);
+    } else {
+      answer.failure = Failure::BadRequest(made.status());
+    }
+    return answer;
+  };
+  return method;
+}
 
 }  // namespace
 
@@ -50,12 +68,8 @@ std::unique_ptr<CallHandler> MakeHandler(CallEnvironment* env,
     return MakeSmallCall(env, call, std::move(method));
   };
   // Methods with payloads arrive through their own service.
-  const wire::MethodSpec* const ours = wire::FindMethod(path);
-  if (ours != nullptr && ours->method == wire::Method::kGetServerInfo) {
-    return small(GetServerInfo(env->engine, env->limits));
-  }
-  if (ours != nullptr && ours->method == wire::Method::kDescribeQuantize) {
-    return small(DescribeQuantize(env->defaults));
+  if (const wire::MethodSpec* const ours = wire::FindMethod(path)) {
+    return small(OurMethod(env->facts, ours->method));
   }
   if (path == "/grpc.health.v1.Health/Check") {
     return small(env->health.Check());

@@ -129,7 +129,7 @@ void IncomingCall::FinishWith(const Failure& failure,
   Finish(failure.ToStatus());
 }
 
-void IncomingCall::Plan(std::function<void()> work) {
+void IncomingCall::RunOnPlanningThread(std::function<void()> work) {
   Ref();
   env_->planning.Submit([this, work = std::move(work)] {
     work();

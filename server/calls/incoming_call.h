@@ -111,8 +111,8 @@ class IncomingCall final : public WatchedCall {
   // Finishes with the failure's status and trailers.
   void FinishWith(const Failure& failure, std::string_view request_id);
   void Cancel() { context_.TryCancel(); }
-  // Runs `work` on the planning thread. The call lives until `work` returns.
-  void Plan(std::function<void()> work);
+  // The call lives until `work` returns.
+  void RunOnPlanningThread(std::function<void()> work);
 
   void Ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   bool TryRef() override;

@@ -27,7 +27,7 @@ class MessagePayload final : public Payload {
       : env_(env), method_(method) {}
 
   absl::Status Parse(wire::Slices message) override {
-    auto request = wire::ParseRequest(method_, message, env_->defaults);
+    auto request = wire::ParseRequest(method_, message, env_->facts.defaults);
     if (!request.ok()) return request.status();
     request_ = *std::move(request);
     auto places = Places::Find(request_, env_->regions);
@@ -178,7 +178,7 @@ class ChunkPayload final : public Payload {
   explicit ChunkPayload(const CallEnvironment* env) : env_(env) {}
 
   absl::Status Parse(wire::Slices message) override {
-    auto start = wire::ParseStreamStart(message, env_->defaults);
+    auto start = wire::ParseStreamStart(message, env_->facts.defaults);
     if (!start.ok()) return start.status();
     request_ = std::move(start->request);
     bytes_to_come_ = start->payload_bytes;

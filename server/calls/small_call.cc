@@ -51,7 +51,7 @@ class SmallCall final : public CallHandler {
       return Fail(Failure::TooLarge(message_.size(), method_.max_request));
     }
     if (!method_.plans_apart) return Answer();
-    call_->Plan([this] { Answer(); });
+    call_->RunOnPlanningThread([this] { Answer(); });
   }
 
   void OnWritten(bool ok) override {

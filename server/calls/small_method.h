@@ -30,8 +30,13 @@ struct SmallAnswer {
 struct SmallMethod {
   // A method of another service, whose calls are not recorded.
   SmallMethod() = default;
+  // A method of quantd.v1.Quantd, whose long requests are parsed apart.
   explicit SmallMethod(wire::Method ours)
-      : max_request(wire::SpecOf(ours).max_request), method(ours) {}
+      : method(ours), while_draining(false) {
+    const size_t limit = wire::SpecOf(ours).max_request;
+    plans_apart = limit > max_request;
+    max_request = limit;
+  }
 
   // What comes after the first reply. kNextChange: `answer` is called again
   // without the request, and a reply is sent whenever it differs.

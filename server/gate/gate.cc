@@ -95,9 +95,9 @@ Gate::Answer Gate::AdmitHead(size_t bytes, absl::Time deadline, absl::Time now,
                lease);
 }
 
-Gate::Answer Gate::AdmitPayload(size_t bytes, int device, bool is_stream,
-                                absl::Time deadline, absl::Time now,
-                                Waiter* waiter, Lease* lease) {
+Gate::Answer Gate::AdmitJob(size_t bytes, int device, bool is_stream,
+                            absl::Time deadline, absl::Time now, Waiter* waiter,
+                            Lease* lease) {
   return Enter(
       &payloads_,
       std::make_unique<Asking>(waiter, bytes, deadline, device, is_stream), now,

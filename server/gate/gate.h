@@ -4,10 +4,10 @@
 // Memory is counted in bytes by account: messages (on their way or here), long
 // lists and reply heads, and the staging and output memory of each device. A
 // call asks before it takes memory: for its message, then for its lists if they
-// are long, then for its payload. What it was granted is a lease
+// are long, then for its job. What it was granted is a lease
 // (server/gate/lease.h), which gives it all back when destroyed.
 //
-//     AdmitMessage -> message -> AdmitHead, if long -> AdmitPayload -> job
+//     AdmitMessage -> message -> AdmitHead, if long -> AdmitJob -> job
 //
 // Only the wait for message memory is bounded here, in callers and in bytes.
 // Later waiters already hold a message, so the message account bounds them.
@@ -103,9 +103,8 @@ class Gate {
                    Waiter* waiter, Lease* lease);
   // Asks for staging and output memory. `device` -1: the device with the most
   // room. A stream also takes one of the device's stream slots.
-  Answer AdmitPayload(size_t bytes, int device, bool is_stream,
-                      absl::Time deadline, absl::Time now, Waiter* waiter,
-                      Lease* lease);
+  Answer AdmitJob(size_t bytes, int device, bool is_stream, absl::Time deadline,
+                  absl::Time now, Waiter* waiter, Lease* lease);
   // Withdraws a waiter and releases its lease. Returns false if it does not
   // wait: it was not queued, or OnAdmitted has been or will be called.
   bool Forget(Waiter* waiter);

@@ -33,7 +33,6 @@ struct Scripted {
   bool hang = false;       // until the client disconnects
   // Changes a good reply before it is sent.
   std::function<void(v1::QuantizeReply*)> spoil;
-  std::function<void(v1::DescribeQuantizeReply*)> spoil_description;
 };
 
 // Listens on a free loopback port. Every call takes the next script; without

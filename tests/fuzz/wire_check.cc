@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "proto/answers.h"
 #include "proto/messages.h"
 #include "proto/stream/chunks.h"
 #include "quantd/field_error.h"
@@ -128,28 +129,42 @@ std::string CompareRefusals(const absl::Status& one, const absl::Status& cut,
                                 : "an error without a field: " + one.ToString();
 }
 
-// Compares the message as a DescribeQuantize request.
-std::string CompareDescriptions(const std::string& flat, Slices slices,
-                                bool legal, const absl::StatusOr<Request>& of) {
-  const std::string_view whole = flat;
+// Checks the message as a DescribeQuantize request.
+std::string CheckDescription(Slices slices, bool legal,
+                             const absl::StatusOr<Request>& of) {
   // A server's default does not make a request illegal.
-  const RequestDefaults defaults = {.amax_estimation_scale = 0.5f};
-  const auto one = ParseDescribeRequest(absl::MakeSpan(&whole, 1), defaults);
-  const auto cut = ParseDescribeRequest(slices, defaults);
-  if (one.ok() != cut.ok()) return "a cut changes whether it is described";
-  if (!one.ok()) {
+  const auto made =
+      ParseDescribeRequest(slices, {.amax_estimation_scale = 0.5f});
+  if (!made.ok()) {
     // With all outputs in shared memory, a reply may exceed the size of a
     // message.
     if (of.ok() && of->lent.outputs.empty()) {
       return "a legal request that cannot be described: " +
-             one.status().ToString();
+             made.status().ToString();
     }
-    return CompareRefusals(one.status(), cut.status(), legal);
+    return CompareRefusals(made.status(), made.status(), legal);
   }
   if (!legal) return "a description of a malformed message";
-  return !of.ok() || (*one)->output_bytes() == of->plan->output_bytes()
+  return !of.ok() || (*made)->output_bytes() == of->plan->output_bytes()
              ? ""
              : "description and plan differ";
+}
+
+// Compares the answers of the methods without a payload.
+std::string CompareAnswers(const std::string& flat, Slices slices) {
+  const std::string_view whole = flat;
+  Facts facts;
+  facts.info = [] { return v1::GetServerInfoReply(); };
+  for (const MethodSpec& row : kAnswerMethods) {
+    const auto one = AnswerRequest(row.method, {&whole, 1}, facts, "id");
+    const auto cut = AnswerRequest(row.method, slices, facts, "id");
+    if (one.ok() != cut.ok()) return "a cut changes whether it is answered";
+    if (one.ok() && one->reply != cut->reply) return "a cut changes an answer";
+    if (one.ok()) continue;
+    std::string wrong = CompareRefusals(one.status(), cut.status(), false);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
 }
 
 // Whether a head is short, or too long for a limit, must not depend on cuts.
@@ -173,8 +188,7 @@ std::string CompareRequests(Method method, const std::string& flat,
   const auto cut = ParseRequest(method, slices);
   if (one.ok() != cut.ok()) return "a cut changes whether a plan is made";
   if (method == Method::kQuantize) {
-    const std::string wrong =
-        CompareDescriptions(flat, slices, verdict->legal, one);
+    const std::string wrong = CheckDescription(slices, verdict->legal, one);
     if (!wrong.empty()) return wrong;
   }
   if (!one.ok()) {
@@ -321,8 +335,8 @@ std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
   verdict->legal = expected.ParseFromString(flat);
   const auto separated =
       method ? SeparateRequest(*method, slices) : SeparatePayload(slices);
-  if (std::string wrong = CompareHeads(flat, slices); !wrong.empty()) {
-    return wrong;
+  for (const auto compare : {CompareHeads, CompareAnswers}) {
+    if (std::string wrong = compare(flat, slices); !wrong.empty()) return wrong;
   }
   if (separated.ok() && separated->list_bytes > separated->head.size()) {
     return "lists longer than the head";

@@ -251,12 +251,11 @@ TEST_F(DrainTest, ChangesHealthThenRefusesAndFinishesAcceptedCalls) {
   EXPECT_EQ(refused.status.error_code(), grpc::UNAVAILABLE);
   ASSERT_TRUE(refused.detail.has_value());
   EXPECT_EQ(refused.detail->reason(), ErrorDetail::REASON_DRAINING);
-  for (const char* method : {"/quantd.v1.Quantd/GetServerInfo",
-                             "/quantd.v1.Quantd/DescribeQuantize"}) {
-    RpcCall call(channel_, method, RpcOptions());
+  for (const wire::MethodSpec& row : wire::kMethods) {
+    RpcCall call(channel_, row.path, RpcOptions());
     call.Send("");  // may fail, because the headers are already refused
     const RpcResult result = call.Finish();
-    EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE) << method;
+    EXPECT_EQ(result.status.error_code(), grpc::UNAVAILABLE) << row.path;
     ASSERT_TRUE(result.detail.has_value());
     EXPECT_EQ(result.detail->reason(), ErrorDetail::REASON_DRAINING);
   }

@@ -62,7 +62,7 @@ class Advisor {
   Advisor(const Model& model, Service* service)
       : model_(model), service_(*service) {}
 
-  absl::Status Sort(const Selection& selection) {
+  absl::Status FindGroups(const Selection& selection) {
     const auto architecture = Architecture::Of(model_, selection.fuse);
     if (!architecture.ok()) return architecture.status();
     Selection s = selection;
@@ -297,7 +297,7 @@ absl::StatusOr<Advice> Advise(const Model& model, const Selection& selection,
                               Service* service,
                               absl::FunctionRef<void(size_t)> progress) {
   Advisor advisor(model, service);
-  if (auto s = advisor.Sort(selection); !s.ok()) return s;
+  if (auto s = advisor.FindGroups(selection); !s.ok()) return s;
   if (auto s = advisor.Measure(pace, progress); !s.ok()) return s;
   Advice advice;
   advice.groups = advisor.groups();

@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "client/tensors/on_threads.h"
 
 namespace quantd::checkpoint {
 
@@ -40,10 +40,7 @@ absl::Status ForEachUnit(
       if (const auto s = work(unit, room->bytes()); !s.ok()) fail(s);
     }
   };
-  std::vector<std::thread> others;
-  for (int i = 1; i < at_once; ++i) others.emplace_back(loop);
-  loop();
-  for (std::thread& t : others) t.join();
+  client::OnThreads(at_once, loop);
   return status;
 }
 

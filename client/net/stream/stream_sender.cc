@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "client/net/replies.h"
+#include "client/call/error_details.h"
 #include "client/net/server_status.h"
 #include "proto/net/received_message.h"
 

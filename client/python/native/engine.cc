@@ -56,41 +56,6 @@ class Floats {
   absl::Span<const float> span_;
 };
 
-absl::StatusOr<Result> Ask(Client& client, const Request& request,
-                           const CallOptions& call) {
-  const Plan& plan = *request.plan;
-  const std::vector<Bytes>& in = request.inputs;
-  struct Visitor {
-    Client& client;
-    const TensorDesc& tensor;
-    const std::vector<Bytes>& in;
-    const CallOptions& call;
-    absl::StatusOr<Result> operator()(const QuantizeOptions& o) {
-      return client.Quantize(tensor, in[0], o, call);
-    }
-    absl::StatusOr<Result> operator()(const RhtAmaxOptions& o) {
-      return client.RhtAmax(tensor, in[0], o, call);
-    }
-    absl::StatusOr<Result> operator()(const ApplyRhtOptions& o) {
-      return client.ApplyRht(tensor, in[0], o, call);
-    }
-    absl::StatusOr<Result> operator()(const DequantizeOptions& o) {
-      const Floats whole(in.size() > 2 ? in[2] : Bytes());
-      // The options need either amaxes or global scales. This input is passed
-      // as both, because only the right one is read.
-      return client.Dequantize(
-          tensor, {in[0], in[1], whole.span(), whole.span()}, o, call);
-    }
-  };
-  return std::visit(Visitor{client, plan.tensor(), in, call}, plan.options());
-}
-
-template <typename Said>
-absl::StatusOr<Answer> Headed(const absl::StatusOr<Said>& said) {
-  if (!said.ok()) return said.status();
-  return Answer{ReplyOf(*said), nullptr};
-}
-
 }  // namespace
 
 struct Engine::State {
@@ -206,8 +171,10 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   if (closed()) return absl::CancelledError("the connection was closed");
   Client& client = *state_->client;
   call.cancel = scope.stop_;
-  if (method == wire::Method::kGetServerInfo) {
-    return Headed(client.GetServerInfo(call));
+  if (!wire::SpecOf(method).tensor) {
+    auto reply = client.Ask(method, std::string(header), call);
+    if (!reply.ok()) return reply.status();
+    return Answer{*std::move(reply), nullptr};
   }
   // A Dequantize plan also depends on the payload, so it is not remembered.
   const bool by_header = method != wire::Method::kDequantize;
@@ -217,12 +184,19 @@ absl::StatusOr<Answer> Engine::Call(const Scope& scope, wire::Method method,
   if (by_header && known == nullptr) {
     state_->Remember(method, header, request->plan);
   }
-  if (method == wire::Method::kDescribeQuantize) {
-    return Headed(client.DescribeQuantize(
-        request->plan->tensor(),
-        std::get<QuantizeOptions>(request->plan->options()), call));
-  }
-  auto result = Ask(client, *request, call);
+  const std::vector<Bytes>& in = request->inputs;
+  auto result = [&]() -> absl::StatusOr<Result> {
+    const Plan& plan = *request->plan;
+    const auto* const decoding =
+        std::get_if<DequantizeOptions>(&plan.options());
+    if (decoding == nullptr) return client.Run(plan, in[0], call);
+    const Floats whole(in.size() > 2 ? in[2] : Bytes());
+    // The options need either amaxes or global scales. This input is passed as
+    // both, because only the right one is read.
+    return client.Dequantize(plan.tensor(),
+                             {in[0], in[1], whole.span(), whole.span()},
+                             *decoding, call);
+  }();
   if (!result.ok()) return result.status();
   auto kept = std::make_shared<const Result>(*std::move(result));
   return Answer{ReplyOf(*request->plan, *kept), kept, kept->attempts(),

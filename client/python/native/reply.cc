@@ -61,58 +61,6 @@ std::string ReplyOf(const Plan& plan, const Result& result) {
   return head;
 }
 
-std::string ReplyOf(const QuantizeDescription& description) {
-  v1::DescribeQuantizeReply reply;
-  for (const TensorSpec& part : description.parts) {
-    *reply.add_tensors() = wire::ToProto(part);
-  }
-  reply.set_input_bytes(description.input_bytes);
-  reply.set_output_bytes(description.output_bytes);
-  reply.set_scratch_bytes(description.scratch_bytes);
-  reply.set_request_id(description.request_id);
-  return reply.SerializeAsString();
-}
-
-std::string ReplyOf(const ServerInfo& info) {
-  v1::GetServerInfoReply reply;
-  reply.set_version(info.version);
-  v1::Limits& limits = *reply.mutable_limits();
-  limits.set_max_request_bytes(info.max_request_bytes);
-  limits.set_memory_budget_bytes(info.memory_budget_bytes);
-  limits.set_max_rank(static_cast<uint32_t>(info.max_rank));
-  limits.set_reduce_amax(info.reduces_amax);
-  limits.set_amax_estimation_scale(info.amax_estimation_scale);
-  for (const DeviceInfo& d : info.devices) {
-    v1::Device& device = *reply.add_devices();
-    device.set_name(d.name);
-    device.set_kind(d.kind);
-    device.set_description(d.description);
-    device.set_state(d.healthy ? v1::Device::STATE_HEALTHY
-                               : v1::Device::STATE_QUARANTINED);
-    device.set_memory_limit_bytes(d.memory_limit_bytes);
-    device.set_memory_high_water_bytes(d.memory_high_water_bytes);
-    device.set_jobs(d.jobs);
-    device.set_rht_cache_hits(d.rht_cache_hits);
-    device.set_rht_cache_misses(d.rht_cache_misses);
-    device.set_rht_launches(d.rht_launches);
-  }
-  for (const FormatSupport& f : info.formats) {
-    v1::FormatSupport& format = *reply.add_formats();
-    format.set_format(wire::ToProto(f.format));
-    format.set_name(f.name);
-    for (const std::string& kind : f.device_kinds) {
-      format.add_device_kinds(kind);
-    }
-    for (const DType t : f.inputs) format.add_inputs(wire::ToProto(t));
-    for (const Usage u : f.usages) format.add_usages(wire::ToProto(u));
-    for (const int n : f.rht_dimensions) {
-      format.add_rht_dimensions(static_cast<uint32_t>(n));
-    }
-    for (const std::string& option : f.options) format.add_options(option);
-  }
-  return reply.SerializeAsString();
-}
-
 Failure FailureOf(const absl::Status& status) {
   Failure failure;
   failure.code = static_cast<int>(status.code());

@@ -8,15 +8,12 @@
 #include "absl/status/status.h"
 #include "quantd/plan.h"
 #include "quantd/result.h"
-#include "quantd/server_info.h"
 
 namespace quantd::python {
 
-// Serialized replies without their payloads. A reply to `plan` has the plan's
-// options and no request id, so that equal calls have equal replies.
+// The serialized reply without its payload. It has the plan's options and no
+// request id, so that equal calls have equal replies.
 std::string ReplyOf(const Plan& plan, const Result& result);
-std::string ReplyOf(const QuantizeDescription& description);
-std::string ReplyOf(const ServerInfo& info);
 
 // A failed call, as arguments of quantd.errors.from_status.
 struct Failure {

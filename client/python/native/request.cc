@@ -48,8 +48,7 @@ absl::StatusOr<Bytes> Find(wire::Slices slices, size_t offset, size_t size,
   return std::as_const(*target).span();
 }
 
-// The plan of an RhtAmax or ApplyRht request, which consists of a tensor and
-// options.
+// The plan of a request that consists of a tensor and options.
 template <typename Options>
 absl::StatusOr<std::shared_ptr<const Plan>> ReadPlan(std::string_view header) {
   typename wire::TensorRpc<Options>::Request message;
@@ -97,17 +96,12 @@ absl::StatusOr<Request> ReadDequantize(std::string_view header,
 
 absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(wire::Method method,
                                                    std::string_view header) {
-  switch (method) {
-    case wire::Method::kQuantize:
-    case wire::Method::kDescribeQuantize:
-      return wire::ParseDescribeRequest({&header, 1});
-    case wire::Method::kRhtAmax:
-      return ReadPlan<RhtAmaxOptions>(header);
-    case wire::Method::kApplyRht:
-      return ReadPlan<ApplyRhtOptions>(header);
-    default:
-      return absl::InternalError("this method has no plan");
+  if (method == wire::Method::kQuantize) {
+    return wire::ParseDescribeRequest({&header, 1}, {}, SIZE_MAX);
   }
+  return wire::WithOptionsOf(method, [&](auto type) {
+    return ReadPlan<typename decltype(type)::type>(header);
+  });
 }
 
 }  // namespace
@@ -129,7 +123,6 @@ absl::StatusOr<Request> ReadRequest(wire::Method method,
     if (!plan.ok()) return plan.status();
     request.plan = *std::move(plan);
   }
-  if (!wire::SpecOf(method).tensor) return request;
   // The whole payload is the only input. The client checks its size.
   std::vector<std::string_view> slices;
   size_t size = 0;

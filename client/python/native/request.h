@@ -22,17 +22,16 @@ using Bytes = absl::Span<const std::byte>;
 // A parsed request.
 struct Request {
   std::shared_ptr<const Plan> plan;
-  // One view for each input of the plan; none for DescribeQuantize. They refer
-  // to the payload, or to `joined` if an input was in several buffers.
+  // One view for each input of the plan. They refer to the payload, or to
+  // `joined` if an input was in several buffers.
   std::vector<Bytes> inputs;
   std::vector<AlignedBytes> joined;
 };
 
-// Parses a request of any method except GetServerInfo, whose request is empty.
-// `header` is the message without its payload. `payload` is a list of buffers
-// that form the payload together. Both must outlive the request. `known` is the
-// plan of this method and header if it was parsed before; Dequantize ignores
-// it.
+// Parses a request of a tensor method. `header` is the message without its
+// payload. `payload` is a list of buffers that form the payload together. Both
+// must outlive the request. `known` is the plan of this method and header if it
+// was parsed before; Dequantize ignores it.
 absl::StatusOr<Request> ReadRequest(wire::Method method,
                                     std::string_view header,
                                     absl::Span<const Bytes> payload,

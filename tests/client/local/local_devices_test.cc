@@ -11,8 +11,10 @@
 #include "kernels/device/budget.h"
 #include "quantd/error.h"
 #include "quantd/local.h"
+#include "quantd/pieces.h"
 #include "tests/kernels/device/fake_backend.h"
 #include "tests/testing/matchers.h"
+#include "tests/testing/no_threads.h"
 
 namespace quantd {
 namespace {
@@ -283,6 +285,43 @@ TEST(LocalClient, CpuUsesTheCallersMemory) {
                 IsOk());
     EXPECT_TRUE(BytesEq("rotated", turned->bytes(TensorKind::kRotated),
                         call.into[0].bytes));
+  }
+}
+
+// No message limits what this process computes.
+TEST(LocalClient, DescribesLargeResults) {
+  const auto client = CreateClient("local:cpu");
+  ASSERT_THAT(client, IsOk());
+  QuantizeOptions quantize;
+  quantize.format = Format::kMxfp8E4M3;
+  const auto described = (*client)->DescribeQuantize(
+      {DType::kBF16, {1 << 17, 1 << 16}, -1}, quantize);
+  ASSERT_THAT(described, IsOk());
+  EXPECT_GT(described->output_bytes, size_t{1} << 33);
+}
+
+TEST(LocalClient, WorksWithoutMoreThreads) {
+  const auto client = CreateClient("local:cpu");
+  ASSERT_THAT(client, IsOk());
+  const TensorDesc tensor{DType::kBF16, {2048, 1024}, -1};
+  const std::vector<std::byte> input(2048 * 1024 * 2, std::byte{0x3f});
+  QuantizeOptions quantize;
+  quantize.format = Format::kNvfp4;
+  const auto whole = (*client)->Quantize(tensor, input, quantize);
+  ASSERT_THAT(whole, IsOk());
+  const NoThreads none;
+  const auto async = (*client)->QuantizeAsync(tensor, input, quantize).get();
+  const auto joined = QuantizeInPieces(
+      **client, tensor,
+      [&](size_t offset, absl::Span<std::byte> bytes) {
+        std::copy_n(input.begin() + offset, bytes.size(), bytes.begin());
+        return absl::OkStatus();
+      },
+      quantize, {.request_bytes = 1 << 20, .piece_bytes = 1 << 20});
+  for (const auto* result : {&async, &joined}) {
+    ASSERT_THAT(*result, IsOk());
+    EXPECT_TRUE(BytesEq("codes", whole->bytes(TensorKind::kRowwiseData),
+                        (*result)->bytes(TensorKind::kRowwiseData)));
   }
 }
 

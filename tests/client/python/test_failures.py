@@ -33,6 +33,15 @@ def test_a_lost_call_is_sent_again(connect, code, message):
     assert len(server.calls) == 2
 
 
+# Two are malformed themselves, and one in its limits.
+@pytest.mark.parametrize("reply", [b"\xff", b"\x12\x05", b"\x12\x01\xff"])
+def test_malformed_replies_are_errors(connect, reply):
+  with scripted(lambda *_: reply) as server:
+    with pytest.raises(quantd.Error, match="not a valid quantd.v1 mess") as caught:
+      connect(server.address).info()
+    assert caught.value.code == "INTERNAL"
+
+
 def test_attempts_end(connect):
   with scripted(fails(CODE.UNAVAILABLE, "gone")) as server:
     with pytest.raises(quantd.Unavailable, match="gone") as caught:

@@ -56,7 +56,7 @@ class GateTest : public testing::Test {
                   int device = -1, bool is_stream = false,
                   absl::Time deadline = absl::InfiniteFuture()) {
     return gate_
-        ->AdmitPayload(bytes, device, is_stream, deadline, now_, waiter, lease)
+        ->AdmitJob(bytes, device, is_stream, deadline, now_, waiter, lease)
         .outcome;
   }
   Lease Admitted(size_t bytes, std::string identity = "a") {

@@ -1,13 +1,17 @@
 """Calls that only ask a server, and send no tensor."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
+
+from google.protobuf.message import DecodeError, Message
 
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.calls import requests
 from quantd.calls.call_options import CallOptions, QuantizeCall, split
 from quantd.calls.link import Link
+from quantd.engines.retry import INTERNAL
+from quantd.errors import from_status
 from quantd.results import PartPlan, Plan, ServerInfo
 from quantd.words import DTYPES, FLOATS, KINDS, DType, Format
 
@@ -47,9 +51,7 @@ class Questions(Link):
       ),
       options=options.quantize_message(format, asked),
     )
-    header = request.SerializeToString()
-    reply = self._call("DescribeQuantize", header, [], {}, call)
-    answer = pb.DescribeQuantizeReply.FromString(reply.header)
+    answer = self._ask("DescribeQuantize", request, call)
     return Plan(
       parts={KINDS.word(ref.kind): PartPlan.of(ref) for ref in answer.tensors},
       input_bytes=answer.input_bytes,
@@ -67,5 +69,15 @@ class Questions(Link):
       >>> "nvfp4" in q.info().formats
       True
     """
-    reply = self._call("GetServerInfo", b"", [], {}, call)
-    return ServerInfo.of(pb.GetServerInfoReply.FromString(reply.header))
+    return ServerInfo.of(
+      self._ask("GetServerInfo", pb.GetServerInfoRequest(), call)
+    )
+
+  def _ask(self, method: str, request: Message, call: CallOptions) -> Any:
+    """Makes a call without a tensor, and returns the message of the reply."""
+    reply = self._call(method, request.SerializeToString(), [], {}, call)
+    try:
+      return getattr(pb, f"{method}Reply").FromString(reply.header)
+    except DecodeError as wrong:
+      text = f"the reply is not a valid quantd.v1 message: {wrong}"
+      raise from_status(INTERNAL, text, attempts=reply.attempts) from None

@@ -1,15 +1,26 @@
-#include "proto/server_info.h"
+#include "proto/answers.h"
 
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kernels/plan/support.h"
 #include "proto/messages.h"
 
 namespace quantd::wire {
 namespace {
+
+absl::StatusOr<Answer> DescribeQuantize(Slices request, const Facts& facts,
+                                        std::string_view request_id) {
+  const auto plan =
+      ParseDescribeRequest(request, facts.defaults, facts.max_reply_payload);
+  if (!plan.ok()) return plan.status();
+  return Answer{DescribeReply(**plan, request_id),
+                fmt::format("{}", fmt::join((*plan)->tensor().shape, "x"))};
+}
 
 void AddSupport(const FormatSpec& spec, const std::set<std::string>& kinds,
                 v1::FormatSupport* out) {
@@ -27,6 +38,19 @@ void AddSupport(const FormatSpec& spec, const std::set<std::string>& kinds,
 }
 
 }  // namespace
+
+absl::StatusOr<Answer> AnswerRequest(Method method, Slices request,
+                                     const Facts& facts,
+                                     std::string_view request_id) {
+  switch (method) {
+    case Method::kDescribeQuantize:
+      return DescribeQuantize(request, facts, request_id);
+    case Method::kGetServerInfo:  // Whatever the request contains is ignored.
+      return Answer{facts.info().SerializeAsString(), ""};
+    default:
+      return absl::InternalError("not a method without a payload");
+  }
+}
 
 v1::GetServerInfoReply DescribeDevices(
     const std::vector<DeviceState>& devices) {
@@ -93,6 +117,18 @@ ServerInfo FromProto(const v1::GetServerInfoReply& reply) {
     info.formats.push_back(std::move(support));
   }
   return info;
+}
+
+QuantizeDescription FromProto(const v1::DescribeQuantizeReply& reply) {
+  QuantizeDescription out;
+  for (const v1::TensorRef& ref : reply.tensors()) {
+    out.parts.push_back(FromProto(ref));
+  }
+  out.input_bytes = reply.input_bytes();
+  out.output_bytes = reply.output_bytes();
+  out.scratch_bytes = reply.scratch_bytes();
+  out.request_id = reply.request_id();
+  return out;
 }
 
 }  // namespace quantd::wire

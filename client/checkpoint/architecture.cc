@@ -10,8 +10,10 @@ namespace {
 
 // Siblings that vLLM, SGLang and TensorRT-LLM pack into one matrix.
 constexpr std::string_view kFused[] = {
-    // With the gates of linear attention, like Kimi's.
-    "q_proj,k_proj,v_proj,a_proj,b_proj,f_proj,f_a_proj,g_a_proj",
+    // With the gates of linear attention, like Kimi's, and the index of sparse
+    // attention, like MiniMax-M3's.
+    "q_proj,k_proj,v_proj,a_proj,b_proj,f_proj,f_a_proj,g_a_proj,"
+    "index_q_proj,index_k_proj,index_qk_proj",
     "f_b_proj,g_b_proj",
     "gate_proj,up_proj,dense_h_to_4h",
     "w1,w3",
@@ -23,10 +25,9 @@ constexpr std::string_view kFused[] = {
     "add_q_proj,add_k_proj,add_v_proj",
     "q_lin,k_lin,v_lin",
     "wi_0,wi_1",
-    "q_a_proj,kv_a_proj_with_mqa",
+    "q_a_proj,kv_a_proj_with_mqa,g_proj",
     "in_proj_qkv,in_proj_z",
     "in_proj_b,in_proj_a",
-    "index_q_proj,index_k_proj",
     "fc11,fc12",
     "fc1,fc3",
     "c_fc_0,c_fc_1",
@@ -123,7 +124,12 @@ std::string Architecture::FusionKey(std::string_view module,
   // The ending of a module's name if the model keeps an adapter beside it.
   constexpr std::string_view kInner = ".base_layer";
   if (module.ends_with(kInner)) module.remove_suffix(kInner.size());
-  const auto [parent, leaf] = SplitModule(module);
+  auto [parent, leaf] = SplitModule(module);
+  // Engines fuse the index with the attention that holds the indexer.
+  if (leaf.starts_with("index_")) {
+    const ModuleName above = SplitModule(parent);
+    if (above.leaf == "indexer") parent = above.parent;
+  }
   for (size_t i = 0; i < fused_.size(); ++i) {
     if (Has(fused_[i], leaf)) return fmt::format("{}#{}", parent, i);
   }

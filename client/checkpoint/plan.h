@@ -135,6 +135,9 @@ struct ConversionPlan {
   std::vector<LeftOut> left_out;    // matrices that are not quantized
   std::vector<std::string> notes;
   bool torn = false;  // some fused weights differ in format
+  // An engine builds unquantized layers of the model without a name, so a list
+  // needs an entry for the empty name.
+  bool leaves_nameless = false;
   // Decoded experts are single weights, but the class loads stacks only.
   bool experts_apart = false;
   uint64_t bytes_in = 0;  // size of all input tensors

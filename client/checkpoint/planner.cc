@@ -48,7 +48,7 @@ class Planner {
     plan_.groups = FuseWeights(std::move(weights_), selector_.architecture());
     weights_.clear();
     if (auto s = TakeInputs(selection_, &plan_); !s.ok()) return s;
-    if (auto s = CheckNameless(model_, plan_); !s.ok()) return s;
+    if (auto s = CheckNameless(model_, &plan_); !s.ok()) return s;
     NoteWhatIsOdd();
     if (auto s = LayOut(); !s.ok()) return s;
     if (auto s = CheckSum(); !s.ok()) return s;
@@ -150,8 +150,9 @@ class Planner {
                     model_.path(), u.module, u.why, u.module));
   }
 
-  void Collect(std::string_view module) {
-    if (selector_.has_patterns() && !module.empty()) modules_.emplace(module);
+  void Collect(std::string_view module, bool matrix = false) {
+    if (!selector_.has_patterns() || module.empty()) return;
+    modules_[std::string(module)] |= matrix;
   }
 
   // Decides whether the tensor is quantized, decoded, copied or dropped.
@@ -181,7 +182,7 @@ class Planner {
     } else {
       Leave(tensor, kStacks, std::string(weights.status().message()));
     }
-    for (const Weight& w : found) Collect(w.module);
+    for (const Weight& w : found) Collect(w.module, /*matrix=*/true);
     // If one weight of the tensor is left out, the whole tensor is.
     for (Weight& w : found) {
       if (auto s = selector_.CheckInclude(w.module, tied_); !s.ok()) return s;
@@ -361,7 +362,8 @@ class Planner {
   // left_out.
   std::map<const ModelTensor*, LeftOut> carried_;
   std::set<std::string> said_;
-  std::set<std::string> modules_;  // names for patterns; empty without patterns
+  // Names for patterns, and whether each is a matrix; empty without patterns.
+  std::map<std::string, bool> modules_;
   std::vector<Weight> weights_;
   // Quantized weights of the source, by their codes, and all tensors that they
   // consist of.

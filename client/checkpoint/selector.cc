@@ -17,6 +17,8 @@
 namespace quantd::checkpoint {
 namespace {
 
+constexpr const char* kInclude = "--include";
+
 absl::Status Fits(const Weight& w, const WeightLayout& layout,
                   Profile profile) {
   if (w.rows == 0 || w.cols == 0) {
@@ -51,15 +53,6 @@ std::vector<Weight> Take(std::vector<Weight>* weights, const Taken& taken) {
                           std::make_move_iterator(weights->end()));
   weights->erase(first, weights->end());
   return out;
-}
-
-// Whether the layer computes queries, keys and values together.
-bool IsFusedAttention(std::string_view leaf) {
-  constexpr std::string_view kNames[] = {
-      "qkv_proj", "query_key_value", "c_attn",  "Wqkv", "wqkv", "W_pack",
-      "qkv",      "linear_qkv",      "att_proj"};
-  return std::find(std::begin(kNames), std::end(kNames), leaf) !=
-         std::end(kNames);
 }
 
 // The common divisor of the rows of the parts of Mamba-2's in_proj except the
@@ -225,26 +218,40 @@ absl::Status Selector::CheckInclude(const std::string& module,
   return absl::OkStatus();
 }
 
-absl::Status Selector::CheckNamed(const std::set<std::string>& modules) const {
+absl::Status Selector::CheckNamed(
+    const std::map<std::string, bool>& modules) const {
   std::vector<std::pair<const char*, const Pattern*>> left;
   for (const auto& [option, patterns] :
-       {std::pair("--only", &only_), std::pair("--include", &include_),
+       {std::pair("--only", &only_), std::pair(kInclude, &include_),
         std::pair("--ignore", &ignore_)}) {
     for (const Pattern& p : *patterns) left.emplace_back(option, &p);
   }
   for (const Rule& rule : rules_) left.emplace_back("--rule", &rule.pattern);
   // A head that is tied to the embeddings is in no file.
   std::erase_if(left, [](auto& l) { return l.second->Matches("lm_head"); });
-  for (const std::string& module : modules) {
+  std::string other;  // what an --include matches that is no matrix
+  for (const auto& [module, matrix] : modules) {
     if (left.empty()) break;
-    std::erase_if(left, [&](auto& l) { return l.second->Matches(module); });
+    std::erase_if(left, [&](auto& l) {
+      if (!l.second->Matches(module)) return false;
+      const bool fits = matrix || l.first != kInclude;
+      if (!fits) other = module;
+      return fits;
+    });
   }
   if (left.empty()) return absl::OkStatus();
+  const auto& [option, pattern] = left.front();
+  if (!other.empty() && pattern->Matches(other)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} {}: it matches no matrix that can be quantized, only others like "
+        "{}",
+        option, pattern->text(), other));
+  }
   return absl::InvalidArgumentError(fmt::format(
       "{} {}: it matches none of the {} modules of the model, like {}; a "
       "pattern must match a whole name, so begin it with * if text precedes it",
-      left.front().first, left.front().second->text(), modules.size(),
-      modules.empty() ? "none" : *modules.begin()));
+      option, pattern->text(), modules.size(),
+      modules.empty() ? "none" : modules.begin()->first));
 }
 
 std::variant<const WeightLayout*, LeftOut> Selector::Judge(

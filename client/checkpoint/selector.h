@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 #define QUANTD_CLIENT_CHECKPOINT_SELECTOR_H_
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -46,8 +47,9 @@ class Selector {
     return !(only_.empty() && ignore_.empty() && include_.empty() &&
              rules_.empty());
   }
-  // INVALID_ARGUMENT for a pattern that matches none of the model's modules.
-  absl::Status CheckNamed(const std::set<std::string>& modules) const;
+  // INVALID_ARGUMENT for a pattern that matches none of the model's modules, or
+  // an --include that matches no matrix. `modules` tells which are matrices.
+  absl::Status CheckNamed(const std::map<std::string, bool>& modules) const;
 
   // Returns the weight's layout, or the reason why it is left out.
   std::variant<const WeightLayout*, LeftOut> Judge(const Weight& weight) const;

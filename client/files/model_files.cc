@@ -140,7 +140,8 @@ class Sorter {
                    first) > 0) {
       return pickled || of.ends_with(kShardEnding);
     }
-    if (!pickled) return false;
+    // Loaders look for adapters beside adapter_config.json.
+    if (!pickled || name.starts_with("adapter")) return false;
     if (with_shards_.count(std::string(in)) == 0) return in.empty();
     return HasOneOf(of, kWeightWords) || SizeOf(folder_, path) > kSmall;
   }

@@ -4,6 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "client/checkpoint/anatomy/linear_names.h"
+#include "client/checkpoint/pattern.h"
+
 namespace quantd::checkpoint {
 namespace {
 
@@ -27,30 +30,29 @@ constexpr std::string_view kTowerKeys[] = {
 // _tied_weights_keys of transformers 5.
 constexpr std::pair<std::string_view, std::string_view> kHeadNames[] = {
     {"proj_out",
-     " whisper moonshine moonshine_streaming canary canary_decoder "
-     "cohere_asr "},
-    {"output_projection", " biogpt trocr "},
-    {"decoder.output_projection", " fsmt "},
-    {"pred_layer.proj", " xlm flaubert "},
-    {"embed_out", " gpt_neox_japanese "},
-    {"vocab_projector", " distilbert "},
-    {"unembedding_projection", " neomme "},
-    {"lm_loss", " xlnet "},
-    {"generator_lm_head", " electra "},
-    {"head", " rwkv "},
-    {"output", " git "},
-    {"ctc_head", " granite_speech5_ctc "},
-    {"decoder", " modernbert modernbert-decoder "},
-    {"lm_head.out_proj", " t5gemma t5gemma2 "},
+     "whisper moonshine moonshine_streaming canary canary_decoder cohere_asr"},
+    {"output_projection", "biogpt trocr"},
+    {"decoder.output_projection", "fsmt"},
+    {"pred_layer.proj", "xlm flaubert"},
+    {"embed_out", "gpt_neox_japanese"},
+    {"vocab_projector", "distilbert"},
+    {"unembedding_projection", "neomme"},
+    {"lm_loss", "xlnet"},
+    {"generator_lm_head", "electra"},
+    {"head", "rwkv"},
+    {"output", "git"},
+    {"ctc_head", "granite_speech5_ctc"},
+    {"decoder", "modernbert modernbert-decoder"},
+    {"lm_head.out_proj", "t5gemma t5gemma2"},
     {"lm_head.decoder",
-     " bert-generation camembert data2vec-text esm gte ibert jina_embeddings_v3"
+     "bert-generation camembert data2vec-text esm gte ibert jina_embeddings_v3"
      " longformer mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl"
-     " xmod "},
-    {"mlm_score.decoder", " bridgetower vilt "},
+     " xmod"},
+    {"mlm_score.decoder", "bridgetower vilt"},
     {"predictions.decoder",
-     " albert bert big_bird blip blip_text_model deberta deberta-v2 ernie fnet"
+     "albert bert big_bird blip blip_text_model deberta deberta-v2 ernie fnet"
      " layoutlm lxmert megatron-bert mobilebert mra nomic_bert nystromformer"
-     " roc_bert roformer squeezebert tapas visual_bert yoso "}};
+     " roc_bert roformer squeezebert tapas visual_bert yoso"}};
 
 template <typename Words>
 bool HasOneOf(std::string_view text, const Words& words) {
@@ -143,10 +145,7 @@ std::vector<std::string> HeadNames(const Json& config) {
     const auto type = place->find("model_type");
     if (type == place->end() || !type->is_string()) continue;
     for (const auto& [head, types] : kHeadNames) {
-      if (types.find(' ' + type->get<std::string>() + ' ') ==
-          std::string_view::npos) {
-        continue;
-      }
+      if (!Has(PartsOfName(types, ' '), type->get<std::string>())) continue;
       names.emplace_back(head);
       if (place == &config) return names;
     }

@@ -6,14 +6,18 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Names of linear layers. IsListed() needs a space before and after each word.
+// Names of linear layers that compute queries, keys and values together.
+// IsListed() needs a space before and after each word.
+constexpr std::string_view kFusedAttention =
+    " qkv_proj query_key_value c_attn Wqkv wqkv W_pack qkv linear_qkv"
+    " att_proj q_k_v_proj ";
+// Names of further linear layers.
 constexpr std::string_view kLinear =
     // Attention.
-    " q_proj k_proj v_proj o_proj qkv_proj q k v o qkv wq wk wv wo wqkv Wqkv Wo"
-    " W_pack query key value query_key_value query_proj key_proj value_proj"
-    " q_lin k_lin v_lin out_lin c_attn q_attn c_proj att_proj attn_out out_proj"
-    " q_a_proj q_b_proj kv_a_proj_with_mqa kv_a_proj kv_b_proj dense proj"
-    " linear_qkv linear_proj to_q to_k to_v to_out "
+    " q_proj k_proj v_proj o_proj q k v o wq wk wv wo Wo query key value"
+    " query_proj key_proj value_proj q_lin k_lin v_lin out_lin q_attn c_proj"
+    " attn_out out_proj q_a_proj q_b_proj kv_a_proj_with_mqa kv_a_proj"
+    " kv_b_proj dense proj linear_proj to_q to_k to_v to_out "
     // Feed-forward layers and experts.
     " gate_proj up_proj down_proj gate_up_proj up_gate_proj w1 w2 w3 w13 fc1"
     " fc2 fc11 fc12 fc_in fc_out c_fc c_fc_0 c_fc_1 dense_h_to_4h dense_4h_to_h"
@@ -99,7 +103,13 @@ bool IsIndex(std::string_view part) {
                      [](char c) { return c >= '0' && c <= '9'; });
 }
 
-bool IsLinearName(std::string_view leaf) { return IsListed(kLinear, leaf); }
+bool IsFusedAttention(std::string_view leaf) {
+  return IsListed(kFusedAttention, leaf);
+}
+
+bool IsLinearName(std::string_view leaf) {
+  return IsListed(kLinear, leaf) || IsFusedAttention(leaf);
+}
 
 bool IsSplitByEngines(std::string_view leaf) { return leaf == "kv_b_proj"; }
 

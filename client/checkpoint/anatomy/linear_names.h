@@ -17,6 +17,10 @@ NameParts PartsOfName(std::string_view text, char at);
 // Whether the part is the number of a layer or an expert, like "0" or "17".
 bool IsIndex(std::string_view part);
 
+// Whether a layer with this last name computes queries, keys and values
+// together.
+bool IsFusedAttention(std::string_view leaf);
+
 // Whether `leaf` is the last part of the name of a linear layer in attention, a
 // feed-forward layer or a mixer of a language model.
 bool IsLinearName(std::string_view leaf);

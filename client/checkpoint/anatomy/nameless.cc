@@ -101,13 +101,6 @@ std::vector<Nameless> LayersIn(const Model& model, const ConversionPlan& plan) {
 
 }  // namespace
 
-bool LeavesNameless(const Model& model, const ConversionPlan& plan) {
-  const auto found = LayersIn(model, plan);
-  return std::any_of(found.begin(), found.end(), [](const Nameless& n) {
-    return !n.row->head && !n.plain.empty();
-  });
-}
-
 std::string_view NamelessIn(const Model& model, std::string_view module,
                             Dialect dialect) {
   const std::string name = ClassIn(model.config()).name;
@@ -121,13 +114,14 @@ std::string_view NamelessIn(const Model& model, std::string_view module,
   return "";
 }
 
-absl::Status CheckNameless(const Model& model, const ConversionPlan& plan) {
-  const bool lists = plan.dialect == Dialect::kCompressedTensors;
-  const bool own = plan.dialect == Dialect::kModelOpt;
-  if (!lists && !own && plan.dialect != Dialect::kDeepSeek) {
+absl::Status CheckNameless(const Model& model, ConversionPlan* plan) {
+  const bool lists = plan->dialect == Dialect::kCompressedTensors;
+  const bool own = plan->dialect == Dialect::kModelOpt;
+  if (!lists && !own && plan->dialect != Dialect::kDeepSeek) {
     return absl::OkStatus();
   }
-  for (const Nameless& n : LayersIn(model, plan)) {
+  for (const Nameless& n : LayersIn(model, *plan)) {
+    plan->leaves_nameless |= !n.row->head && !n.plain.empty();
     const auto refuse = [&](const std::string& module, std::string_view why) {
       return absl::InvalidArgumentError(fmt::format(
           "{}: {} builds {} of {} without a name, so that no list of modules "

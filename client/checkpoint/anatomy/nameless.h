@@ -11,20 +11,16 @@
 
 namespace quantd::checkpoint {
 
-// Whether an engine builds unquantized linear layers of the plan without a
-// name. The list of unquantized modules needs an entry for the empty name.
-bool LeavesNameless(const Model& model, const ConversionPlan& plan);
-
 // The engine that builds the module without a name and, in that dialect,
 // quantizes it unless the list of unquantized modules has an empty name; "" if
 // none does.
 std::string_view NamelessIn(const Model& model, std::string_view module,
                             Dialect dialect);
 
-// INVALID_ARGUMENT if an engine would not read layers without a name as the
-// plan writes them: quantized or not, and in which format. `plan` must already
-// have `groups` and `left_out`.
-absl::Status CheckNameless(const Model& model, const ConversionPlan& plan);
+// Sets plan->leaves_nameless. INVALID_ARGUMENT if an engine would not read
+// layers without a name as the plan writes them: quantized or not, and in which
+// format. `plan` must already have `groups` and `left_out`.
+absl::Status CheckNameless(const Model& model, ConversionPlan* plan);
 
 }  // namespace quantd::checkpoint
 

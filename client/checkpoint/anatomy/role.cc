@@ -283,13 +283,14 @@ std::string WithoutNumbers(std::string_view name) {
 }
 
 std::string_view WrapperOf(std::string_view name) {
-  for (const std::string_view wrapper :
-       {"module.", "_orig_mod.", "model.module.", "model._orig_mod."}) {
+  for (const std::string_view wrapper : {"module.", "model.module."}) {
     if (name.starts_with(wrapper)) return wrapper;
   }
-  for (const std::string_view wrapper :
-       {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module."}) {
-    if (name.find(wrapper) != std::string_view::npos) return wrapper;
+  // PyTorch's wrappers hold the wrapped module in a private attribute.
+  for (const std::string_view part : PartsOfName(name, '.')) {
+    const bool wraps = part.starts_with('_') && part.ends_with("module");
+    if (!wraps && part != "_orig_mod") continue;
+    return name.substr(part.data() - name.data(), part.size() + 1);
   }
   return "";
 }

@@ -144,6 +144,11 @@ class Converter {
     });
     if (!made.ok()) return made.status();
     if (auto s = out_.journal().Append(unit, made->hashes); !s.ok()) return s;
+    {
+      const std::lock_guard lock(mutex_);
+      result_.lost.insert(result_.lost.end(), made->lost.begin(),
+                          made->lost.end());
+    }
     // The encoder does not count the scales of a source that is quantized.
     if (told < bytes) Tell(bytes - told, /*resumed=*/false);
     const std::chrono::duration<double> seconds = Clock::now() - start;

@@ -57,6 +57,7 @@ struct ConversionResult {
   // the name of a weight with such blocks.
   uint64_t zero_blocks = 0;
   std::string zero_module;
+  std::vector<std::string> lost;  // EncodedGroup::lost of all groups
 };
 
 // Writes the whole model to `out`, or returns the first error. Another call

@@ -8,7 +8,6 @@
 
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
-#include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
@@ -254,7 +253,7 @@ std::vector<std::string> IgnoredExpressions(const Model& model,
   Modules modules(model, plan);
   auto plain = modules.Plain(plan, embeddings);
   auto texts = ModuleExpressions(std::move(plain), modules.Quantized(), style);
-  if (style == NameStyle::kRegular && LeavesNameless(model, plan)) {
+  if (style == NameStyle::kRegular && plan.leaves_nameless) {
     texts.emplace_back("re:^$");
   }
   return texts;

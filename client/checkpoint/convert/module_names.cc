@@ -20,7 +20,8 @@ namespace {
 using Parts = std::vector<std::string_view>;
 
 // A module into which vLLM or SGLang pack siblings, and these siblings. The
-// first of them must be present.
+// first of them must be present. A single sibling is only renamed: SGLang looks
+// up these modules of Ling, Phi-3-small and OPT so.
 struct FusedName {
   std::string_view name;
   std::vector<std::string_view> members;
@@ -46,6 +47,7 @@ const std::vector<FusedName>& FusedTable() {
       {"to_added_qkv", {"add_q_proj", "add_k_proj", "add_v_proj"}},
       {"fused_qkv_a_proj", {"q_a_proj", "kv_a_proj_with_mqa"}},
       {"fused_qkv_a_proj_with_mqa", {"q_a_proj", "kv_a_proj_with_mqa"}},
+      {"fused_qkv_a_g_proj", {"g_proj", "q_a_proj", "kv_a_proj_with_mqa"}},
       {"fused_qkv_a_g_proj_with_mqa",
        {"g_proj", "q_a_proj", "kv_a_proj_with_mqa"}},
       {"index_qkv_proj", {"index_q_proj", "index_k_proj"}},
@@ -68,6 +70,10 @@ const std::vector<FusedName>& FusedTable() {
        {"a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_proj"}},
       {"fused_qkvg_proj", {"f_a_proj", "q_proj", "k_proj", "v_proj", "g_proj"}},
       {"in_proj_qkvg", {"a_proj", "q_proj", "k_proj", "v_proj", "g_proj"}},
+      {"output_gate", {"g_proj"}},
+      {"qkv_proj", {"query_key_value"}},
+      {"o_proj", {"dense"}},
+      {"o_proj", {"out_proj"}},
   };
   return *rows;
 }
@@ -127,7 +133,9 @@ void AddFused(const std::vector<std::string>& all,
                              [&](auto m) { return of.count(m) > 0; });
       };
       const auto mine = count(leaves);
-      if (mine < 2 || leaves.count(row.members.front()) == 0 ||
+      const auto least =
+          std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(row.members.size()));
+      if (mine < least || leaves.count(row.members.front()) == 0 ||
           mine != count(there[parent]) || there[parent].count(row.name) > 0) {
         continue;
       }

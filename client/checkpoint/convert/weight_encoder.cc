@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -228,6 +229,16 @@ class Writer {
   std::vector<ContentHash> hashes_;
 };
 
+// Whether any code is not zero, positive or negative.
+bool HasValues(const Weight& w, const Result& result) {
+  const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+  const std::byte magnitude{static_cast<uint8_t>(four ? 0x77 : 0x7F)};
+  const auto codes = result.bytes(TensorKind::kRowwiseData);
+  return std::any_of(codes.begin(), codes.end(), [&](std::byte code) {
+    return (code & magnitude) != std::byte{0};
+  });
+}
+
 void AddTo(std::optional<ErrorStatistics>* all, const ErrorStatistics& more) {
   if (!*all) {
     *all = more;
@@ -271,6 +282,8 @@ absl::StatusOr<EncodedGroup> Encoder::Encode(
     if (!s.ok()) return s;
   }
   Writer writer(group, out.amax, sink);
+  std::set<const Weight*> coded;  // weights with a code that is not zero
+  std::set<const Weight*> small;  // weights with a value that became zero
   const auto encode = [&](const Piece& piece) -> absl::Status {
     const Weight& w = *piece.weight;
     if (!shared) {
@@ -286,6 +299,13 @@ absl::StatusOr<EncodedGroup> Encoder::Encode(
     if (const auto& s = result->statistics(Usage::kRowwise)) {
       AddTo(&out.statistics, *s);
     }
+    if (coded.count(&w) == 0) {
+      if (HasValues(w, *result)) {
+        coded.insert(&w);
+      } else if (LargestMagnitude(TypeOf(w), piece.bytes) > 0) {
+        small.insert(&w);
+      }
+    }
     if (auto s = writer.Write(piece, *result); !s.ok()) return s;
     progress(SizeOfShape(w.source->stored.dtype, {piece.count, w.cols}));
     return absl::OkStatus();
@@ -299,6 +319,9 @@ absl::StatusOr<EncodedGroup> Encoder::Encode(
     if (!s.ok()) break;
   }
   if (!s.ok()) return s;
+  for (const Weight* w : small) {
+    if (coded.count(w) == 0) out.lost.push_back(w->module);
+  }
   if (!shared) out.amax = 0;
   out.hashes = {source.Hex(), writer.Hash()};
   return out;

@@ -23,6 +23,9 @@ struct EncodedGroup {
   UnitHashes hashes;
   float amax = 0;  // largest magnitude of all weights; 0 if no scale needs it
   std::optional<ErrorStatistics> statistics;
+  // Weights whose codes are all zeros although their values are not: these are
+  // too small for the scale, which they may share with larger weights.
+  std::vector<std::string> lost;
 };
 
 // May be used by several threads at once.

@@ -212,7 +212,8 @@ class ScaleRules : public Rules {
       if (!IsPlainMatrix(t)) continue;
       const std::string module(ModuleOf(t.name()));
       const auto key = architecture_.FusionKey(module, t.stored.shape[1]);
-      if (!key.empty() && architecture_.known()) plain.emplace(key, module);
+      const bool guessed = key.find("#k=") != std::string::npos;
+      if (!key.empty() && !guessed) plain.emplace(key, module);
     }
     for (const auto& [key, weights] : fused) {
       // ComfyUI does not fuse weights.

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/lint.h"
@@ -40,11 +41,11 @@ class FilesPlanner {
                               : "left the file out");
       }
     }
-    for (const std::string_view prefix : {"_orig_mod.", "module."}) {
-      const bool all = std::all_of(
-          model_.tensors().begin(), model_.tensors().end(),
-          [&](const auto& t) { return t.name().starts_with(prefix); });
-      if (!all) continue;
+    const std::string_view prefix = WrapperOf(model_.tensors().front().name());
+    if (!prefix.empty() &&
+        std::all_of(
+            model_.tensors().begin(), model_.tensors().end(),
+            [&](const auto& t) { return t.name().starts_with(prefix); })) {
       plan_->prefix = prefix;
       Add("wrapped-names", model_.tensors().front().name(),
           fmt::format("removed \"{}\" from all names", prefix));

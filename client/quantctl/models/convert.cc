@@ -347,6 +347,7 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
                  {"seconds", seconds},
                  {"bytes_in_per_second", rate},
                  {"zero_blocks", result->zero_blocks},
+                 {"lost_weights", result->lost},
                  {"report", convert.report},
                  {"next", NextStep(*model, *plan, convert.out)},
                  {"exit_code", 0}};
@@ -376,6 +377,10 @@ int RunConvert(const Options& options, const ConvertOptions& convert) {
         "\nnote: {} blocks of zeros have a scale that is NaN or infinite, for "
         "example in {}; they stay zeros",
         result->zero_blocks, result->zero_module);
+  }
+  if (const auto& lost = result->lost; !lost.empty()) {
+    fmt::print("\nnote: {} weights became zeros, for example {}; --ignore them",
+               lost.size(), lost.front());
   }
   fmt::print("\nwrote {}\n", convert.out);
   if (!convert.report.empty()) {

@@ -212,7 +212,10 @@ std::string NextStep(const Model& model, const ConversionPlan& plan,
                      const std::string& out) {
   if (model.left() > 0) {
     return fmt::format(
-        "convert the other shards, too; {} has only a part of the model", out);
+        "{} has only a part of the model: convert the other shards into other "
+        "directories, put all shards into one, and join their indexes and the "
+        "lists in their config.json",
+        out);
   }
   const bool plain = plan.dialect == Dialect::kNone;
   const bool of_comfy = plan.dialect == Dialect::kComfy;

@@ -40,6 +40,7 @@ TEST_F(ModelFilesTest, CopiesOrNamesEveryFile) {
                            "3_Dense/pytorch_model.bin",
                            "a/b/c/d/figure.png",
                            "a/hf_quant_config.json",
+                           "adapter_model.bin",
                            "original/params.json",
                            "spk_dict.pt",
                            "tokenizer.json",
@@ -67,8 +68,8 @@ TEST_F(ModelFilesTest, CopiesOrNamesEveryFile) {
       "left out, hidden: .git/, .gitattributes, a/.DS_Store (2 files, 2 "
       "bytes)",
       "copied as they are, unquantized: 2_Dense/model.safetensors, "
-      "3_Dense/pytorch_model.bin, spk_dict.pt, voices/af.pt (4 files, 4 "
-      "bytes)"};
+      "3_Dense/pytorch_model.bin, adapter_model.bin, spk_dict.pt, "
+      "voices/af.pt (5 files, 5 bytes)"};
   for (const std::string name : {".git/x", ".gitattributes", "a/.DS_Store"}) {
     Put(name);
   }

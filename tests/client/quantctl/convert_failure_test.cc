@@ -16,6 +16,23 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+// up_proj shares a scale with gate_proj, whose values are far larger.
+TEST_F(Convert, NamesWeightsThatBecameZeros) {
+  auto shards = LlamaShards();
+  for (auto& shard : shards) {
+    for (WrittenTensor& t : shard) {
+      if (t.name == "model.layers.0.mlp.up_proj.weight")
+        t.bytes = Bf16(t.name, t.shape, 1e-20f).bytes;
+    }
+  }
+  WriteModel(Fresh("m"), LlamaConfig(), shards);
+  const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out,
+              testing::HasSubstr("note: 1 weights became zeros, for example "
+                                 "model.layers.0.mlp.up_proj"));
+}
+
 TEST_F(Convert, NeverWritesIntoTheModel) {
   WriteLlama(Fresh("m"));
   const Files before = FilesOf(At("m"));

@@ -116,7 +116,8 @@ TEST_F(ConvertInput, NamedShardsEqualThoseOfTheWholeModel) {
         {"convert", At("m"), Fresh("made"), format, "--shards", shard});
     ASSERT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.out, AllOf(HasSubstr("note: 1 of 2 shards are left out"),
-                               HasSubstr("next: convert the other shards, too"),
+                               HasSubstr("convert the other shards into other "
+                                         "directories"),
                                Not(HasSubstr("check: "))));
     for (auto& [name, bytes] : FilesOf(At("made"))) {
       // The lists in these files cover only the converted shards.

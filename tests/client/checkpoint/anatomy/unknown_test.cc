@@ -186,6 +186,50 @@ TEST_F(UnknownTest, MembersOfAFusedLayerAreAllQuantizedOrNone) {
   EXPECT_EQ(all->weights(), 16u);
 }
 
+// vLLM makes one layer of queries, keys, values and the index of sparse
+// attention, and of latent attention and its gate.
+TEST_F(UnknownTest, WhatIsFusedWithAPlainIndexOrGateIsPlain) {
+  const std::string a = "model.layers.0.self_attn.";
+  for (const std::string index :
+       {"index_q_proj", "index_k_proj", "indexer.index_qk_proj"}) {
+    SCOPED_TRACE(index);
+    const auto plan = Plan({Bf16(a + index + ".weight", {64, 128})});
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_EQ(plan->weights(), 11u);
+    EXPECT_NE(Left(*plan, a + "q_proj"), nullptr);
+    EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("qkv_proj"));
+  }
+  const auto plan = Plan({Bf16(a + "q_a_proj.weight", {64, 128}),
+                          Bf16(a + "kv_a_proj_with_mqa.weight", {64, 128}),
+                          Bf16(a + "g_proj.weight", {128, 128})});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->weights(), 14u);
+  EXPECT_NE(Left(*plan, a + "q_a_proj"), nullptr);
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+              HasSubstr("|fused_qkv_a_g_proj|"));
+  EXPECT_EQ(Left(*plan, a + "q_proj"), nullptr);
+}
+
+// SGLang looks for Ling's g_proj under the name output_gate.
+TEST_F(UnknownTest, ListsTheNamesThatEnginesGiveToPlainLayers) {
+  const std::string a = "model.layers.0.attention.";
+  const auto plan = Plan({Bf16(a + "g_proj.weight", {128, 128}),
+                          Bf16(a + "query_key_value.weight", {384, 128}),
+                          Bf16(a + "dense.weight", {128, 128})},
+                         {.ignore = {"*.attention.*"}});
+  ASSERT_THAT(plan, IsOk());
+  const std::string text = ConfigFiles(model_, *plan).back().text;
+  for (const char* name : {"output_gate", "qkv_proj", "o_proj"})
+    EXPECT_THAT(text, HasSubstr(name));
+  EXPECT_THAT(text, testing::Not(HasSubstr("self_attn")));
+}
+
+TEST_F(UnknownTest, AnIncludeThatMatchesNoMatrixIsAnErrorOfUsage) {
+  EXPECT_THAT(Error(Plan({}, {.include = {"*norm*"}})),
+              AllOf(HasSubstr("--include *norm*: it matches no matrix"),
+                    HasSubstr("norm")));
+}
+
 // TeleChat2 has keys and values in one matrix. The gated layers are w1 and w2
 // in the first Qwen, and fc1 and fc3 in the vision tower of dots.ocr.
 TEST_F(UnknownTest, SiblingsOfEveryNameAreFused) {

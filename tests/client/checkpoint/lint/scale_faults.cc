@@ -14,6 +14,14 @@ std::vector<Fault> ScaleFaults() {
       {"fused-in-part", ct, Plain(kK), "k_proj is not"},
       {"fused-in-part", ct,
        [](Planted& p) {
+         p.config["model_type"] = "minimax_m3";
+         const std::string name =
+             std::string(kAttention) + "index_k_proj.weight";
+         p.tensors[name] = Bf16(name, {16, 64});
+       },
+       "index_k_proj is not"},
+      {"fused-in-part", ct,
+       [](Planted& p) {
          Expert(-1, {})(p);
          const std::string experts = "model.layers.0.mlp.experts.";
          for (const char* e : {"0", "1"}) {

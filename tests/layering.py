@@ -101,7 +101,7 @@ tests/kernels/device: vocabulary kernels/plan kernels/device kernels/cpu/choice.
 tests/kernels/device/health: vocabulary kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: vocabulary kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
-tests/kernels/gpu: vocabulary kernels/plan kernels/plan/profile kernels/device tests/testing fmt nlohmann gtest
+tests/kernels/gpu: vocabulary kernels/arith kernels/cuda/ptx kernels/plan kernels/plan/profile kernels/device tests/testing cuda fmt nlohmann gtest
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: vocabulary kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest

@@ -20,6 +20,10 @@
 
 // Sources after this line are device code for the architecture of the build.
 #define __CUDA_ARCH__ QUANTD_EMULATED_ARCH
+#if QUANTD_EMULATED_ARCH >= 1000  // sm_100a or sm_120a
+#define __CUDA_ARCH_SPECIFIC__ QUANTD_EMULATED_ARCH
+#define __CUDA_ARCH_FAMILY_SPECIFIC__ (QUANTD_EMULATED_ARCH / 100 * 100)
+#endif
 #undef __shared__
 #undef __device__
 #undef __global__

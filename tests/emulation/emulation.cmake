@@ -38,11 +38,11 @@ function(quantd_cuda_objects name user)
       COMMAND ${CMAKE_CXX_COMPILER} -E -std=c++20 -x c++ -MD -MT ${out} -MF ${out}.d
         -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include -isystem ${QUANTD_CUDA_HEADERS}
         -DQUANTD_EMULATED_ARCH=${QUANTD_EMULATED_ARCH}
-        -include ${quantd_emulation}/device.h ${source} -o ${out}.ii
-      COMMAND ${QUANTD_TRANSLATOR} ${quantd_emulation}/translate.py
+        -include ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/device.h ${source} -o ${out}.ii
+      COMMAND ${QUANTD_TRANSLATOR} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/translate.py
         ${out}.ii ${out}
-      DEPENDS ${source} ${quantd_emulation}/translate.py
-        ${quantd_emulation}/device.h
+      DEPENDS ${source} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/translate.py
+        ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/device.h
       DEPFILE ${out}.d
       COMMENT "Translating ${path}" VERBATIM)
     list(APPEND translated ${out})

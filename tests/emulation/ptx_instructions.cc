@@ -103,17 +103,62 @@ void HalfToFloat(Frame& f, const Instruction& i) {
   Set(f, i.arguments[0],
       std::bit_cast<uint32_t>(FromHalf(Low(Get32(f, i.arguments[1])))));
 }
-// Splits a word into halves, joins two halves, or copies a number.
+// --- E2M1, in the words of the PTX ISA manual -------------------------------
+
+// The magnitudes of the codes: two bits of exponent, one of mantissa, neither
+// Inf nor NaN. The last one is MAX_NORM.
+constexpr double kE2m1Values[] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+
+// cvt.rn.satfinite: "NaN results are converted to positive MAX_NORM. If the
+// absolute value of input is greater than MAX_NORM, then the result is
+// sign-preserved MAX_NORM." Other inputs, "subnormal numbers" included, round
+// "to nearest, with ties to even", so to a code whose mantissa bit is 0.
+uint32_t E2m1Code(float v) {
+  if (std::isnan(v)) return 7;
+  const double x = std::fabs(v);
+  uint32_t nearest = 0;
+  for (uint32_t code = 1; code < 8; ++code) {
+    const double old = std::fabs(x - kE2m1Values[nearest]);
+    const double now = std::fabs(x - kE2m1Values[code]);
+    if (now < old || (now == old && code % 2 == 0)) nearest = code;
+  }
+  if (x > kE2m1Values[7]) nearest = 7;
+  return nearest | (std::signbit(v) ? 8u : 0u);
+}
+// "The value converted from input a is stored in the upper 4 bits of d."
+void PackE2m1(Frame& f, const Instruction& i) {
+  Set(f, i.arguments[0],
+      E2m1Code(GetFloat(f, i.arguments[1])) << 4 |
+          E2m1Code(GetFloat(f, i.arguments[2])));
+}
+// "The value converted from the upper 4 bits of a is stored in the upper 16
+// bits of d."
+void UnpackE2m1(Frame& f, const Instruction& i) {
+  const auto half = [](uint32_t code) {
+    return ToHalf(std::copysign(static_cast<float>(kE2m1Values[code & 7]),
+                                (code & 8) != 0 ? -1.0f : 1.0f));
+  };
+  const uint32_t codes = Get32(f, i.arguments[1]);
+  Set(f, i.arguments[0], Join(half(codes & 15), half(codes >> 4 & 15)));
+}
+
+// Splits a word into equal parts, joins parts, or copies a number.
 void Move(Frame& f, const Instruction& i) {
   const Argument& to = i.arguments[0];
   const Argument& from = i.arguments[1];
   if (to.kind == Argument::kList) {
+    const size_t bits = 32 / to.parts.size();
     const uint32_t word = Get32(f, from);
-    Set(f, to.parts[0], Low(word));
-    Set(f, to.parts[1], High(word));
+    for (size_t n = 0; n < to.parts.size(); ++n) {
+      Set(f, to.parts[n], word >> (n * bits) & ((1u << bits) - 1));
+    }
   } else if (from.kind == Argument::kList) {
-    Set(f, to,
-        Join(Low(Get32(f, from.parts[0])), Low(Get32(f, from.parts[1]))));
+    const size_t bits = 32 / from.parts.size();
+    uint32_t word = 0;
+    for (size_t n = 0; n < from.parts.size(); ++n) {
+      word |= (Get32(f, from.parts[n]) & ((1u << bits) - 1)) << (n * bits);
+    }
+    Set(f, to, word);
   } else {
     Set(f, to, Get(f, from));
   }
@@ -247,6 +292,8 @@ Handler FindInstruction(const std::string& name) {
       {"cvt.rn.satfinite.e4m3x2.f32", PackFp8<__NV_E4M3>},
       {"cvt.rn.satfinite.e5m2x2.f32", PackFp8<__NV_E5M2>},
       {"cvt.rn.f16x2.e4m3x2", UnpackE4M3},
+      {"cvt.rn.satfinite.e2m1x2.f32", PackE2m1},
+      {"cvt.rn.f16x2.e2m1x2", UnpackE2m1},
       {"cvt.f32.f16", HalfToFloat},
       {"mov.b16", Move},
       {"mov.b32", Move},

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Tests CUDA's kernels without a GPU. Builds the preset "emulated" and compares
-# its device cuda:0 with the golden vectors and a part of the contract, in two
-# orders of threads. Also tests a server to which memory and events of emulated
-# GPUs are lent.
+# Tests CUDA's kernels without a GPU. Builds the preset "emulated" as sm_90 and
+# compares its device cuda:0 with the golden vectors and a part of the contract.
+# Also tests a server to which memory and events of emulated GPUs are lent.
+# Builds the preset again as sm_100a and as sm_120a and runs a part of the
+# contract in another order of threads.
 #
 #   tests/emulation/run.sh [STRIDE [faults [WORD...]]]
 #
@@ -21,30 +22,57 @@ if ! ls "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" \
   echo "SKIPPED: the CUDA toolkit's headers are missing" >&2
   exit 77
 fi
-cmake --preset emulated >/dev/null
-cmake --build --preset emulated -j "$(nproc)" --target golden_test contract_test \
-  gpu_contract_test gpu_door_test
-tests=build/emulated/tests/kernels
-build/emulated/tests/server/gpu_door_test --gtest_brief=1
-"$tests/gpu_contract_test" --gtest_brief=1 \
-  --gtest_filter='GpuSlabsTest.*:GpuTablesTest.*'
-"$tests/golden_test" --gtest_brief=1 --gtest_filter='*cuda*'
-QUANTD_GPU_ELEMENTS=1e7 "$tests/gpu_contract_test" --gtest_brief=1 \
-  --gtest_filter='*AgreesWithTheCpu'
-QUANTD_CONTRACT_STRIDE=$((stride / 20 + 1)) "$tests/contract_test" \
-  --gtest_brief=1 --gtest_filter='MagnitudesContract.*'
-part() {
-  echo "contract: one of $stride combinations, order of threads" \
-    "$QUANTD_EMULATION_SEED, multiprocessors: $QUANTD_EMULATION_MULTIPROCESSORS"
-  QUANTD_CONTRACT_STRIDE=$stride "$tests/contract_test" --gtest_brief=1 \
-    --gtest_filter="DecodingContract.*:FormatsContract.*:NearTiesContract.*:ProfilesContract.*:$1"
+# Builds the TARGETs for __CUDA_ARCH__ ARCH, with KIB of shared memory for a CTA.
+build() { # JOBS FOLDER ARCH KIB TARGET...
+  cmake --preset emulated -B "$2" -DQUANTD_EMULATED_ARCH="$3" \
+    -DQUANTD_EMULATED_SHARED_KIB="$4" >/dev/null
+  cmake --build "$2" -j "$1" --target "${@:5}"
 }
-export QUANTD_EMULATION_SEED=0 QUANTD_EMULATION_MULTIPROCESSORS=4
-part 'ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
-# Runs them again with slow warps and with many tiles for each team, but without
-# the longest tests.
-export QUANTD_EMULATION_SEED=1 QUANTD_EMULATION_MULTIPROCESSORS=1
-part '-*Large*:*LongRow*:*AroundPowers*:*Given*'
+# Runs every STRIDE-th combination of the contract. SEED orders threads.
+contract() { # FOLDER STRIDE SEED MULTIPROCESSORS FILTER
+  echo "contract in $1: one of $2 combinations, order of threads $3," \
+    "multiprocessors: $4"
+  QUANTD_CONTRACT_STRIDE=$2 QUANTD_EMULATION_SEED=$3 \
+    QUANTD_EMULATION_MULTIPROCESSORS=$4 \
+    "$1/tests/kernels/contract_test" --gtest_brief=1 \
+    --gtest_filter="DecodingContract.*:FormatsContract.*:NearTiesContract.*:ProfilesContract.*:$5"
+}
+# Blackwell's GPUs, which convert to E2M1 by instructions of their own. Their
+# runs have slow warps and many tiles for each team, but not the longest tests.
+blackwell() {
+  local target arch kib times folder
+  for target in 1000,227,1 1200,99,3; do
+    IFS=, read -r arch kib times <<<"$target"
+    folder=build/emulated-$arch
+    build 1 "$folder" "$arch" "$kib" contract_test gpu_contract_test
+    QUANTD_CONTRACT_STRIDE=$((stride * times)) \
+      "$folder/tests/kernels/gpu_contract_test" --gtest_brief=1 \
+      --gtest_filter='GpuConversionsTest.*'
+    contract "$folder" $((stride * times)) 1 1 \
+      '-*Large*:*LongRow*:*AroundPowers*:*Given*'
+  done
+}
+
+hopper=build/emulated
+build "$(nproc)" $hopper 900 227 golden_test contract_test gpu_contract_test \
+  gpu_door_test
+# Runs beside the tests of sm_90, which use one core.
+blackwell >$hopper/blackwell.log 2>&1 &
+trap wait EXIT
+tests=$hopper/tests/kernels
+$hopper/tests/server/gpu_door_test --gtest_brief=1
+$tests/gpu_contract_test --gtest_brief=1 \
+  --gtest_filter='GpuSlabsTest.*:GpuTablesTest.*'
+$tests/golden_test --gtest_brief=1 --gtest_filter='*cuda*'
+QUANTD_GPU_ELEMENTS=1e7 $tests/gpu_contract_test --gtest_brief=1 \
+  --gtest_filter='*AgreesWithTheCpu'
+QUANTD_CONTRACT_STRIDE=$((stride / 20 + 1)) $tests/contract_test \
+  --gtest_brief=1 --gtest_filter='MagnitudesContract.*'
+contract $hopper "$stride" 0 4 \
+  'ShardsContract.*-*Large*:*LongRow*:*AroundPowers*'
 if [ "${2:-}" = faults ]; then
-  tests/emulation/faults.py build/emulated "${@:3}"
+  tests/emulation/faults.py $hopper "${@:3}"
 fi
+wait $! || failed=1
+cat $hopper/blackwell.log
+exit ${failed:-0}

@@ -11,6 +11,7 @@
 
 #include "kernels/arith/codec.h"
 #include "kernels/arith/e2m1.h"
+#include "kernels/cuda/ptx/e2m1_words.cuh"
 #include "kernels/cuda/tile/element.cuh"
 
 namespace quantd::cuda {
@@ -163,13 +164,19 @@ __device__ __forceinline__ void DecodeFour(uint32_t codes, float* v) {
   float2 low;
   float2 high;
   if constexpr (E == DType::kE2M1x2) {
-    // Upper halves of fp16; the lower halves are zeros.
-    const uint32_t signs = __byte_perm(codes << 4, codes, 0x5140);
-    const uint32_t bytes =
-        __byte_perm(0x3E3C3800u, 0x46444240u, codes & 0x7777u) |
-        (signs & 0x80808080u);
-    low = UnpackPair<DType::kF16>(__byte_perm(bytes, 0, 0x1404));
-    high = UnpackPair<DType::kF16>(__byte_perm(bytes, 0, 0x3424));
+    if constexpr (kConvertsE2M1) {
+      const uint2 halves = HalvesOfE2M1(codes);
+      low = UnpackPair<DType::kF16>(halves.x);
+      high = UnpackPair<DType::kF16>(halves.y);
+    } else {
+      // Upper halves of fp16; the lower halves are zeros.
+      const uint32_t signs = __byte_perm(codes << 4, codes, 0x5140);
+      const uint32_t bytes =
+          __byte_perm(0x3E3C3800u, 0x46444240u, codes & 0x7777u) |
+          (signs & 0x80808080u);
+      low = UnpackPair<DType::kF16>(__byte_perm(bytes, 0, 0x1404));
+      high = UnpackPair<DType::kF16>(__byte_perm(bytes, 0, 0x3424));
+    }
   } else {
     low = DecodePair<E>(codes);
     high = DecodePair<E>(codes >> 16);

@@ -107,6 +107,12 @@ __device__ __forceinline__ void Halves(const uint32_t* words,
   for (int i = 0; i < 4; ++i) {
     if constexpr (E == DType::kE2M1x2) {
       const uint32_t eight = words[i / 2] & 0x77777777u;
+      if constexpr (kConvertsE2M1) {
+        const uint2 four = HalvesOfE2M1(eight >> (16 * (i % 2)));
+        halves[2 * i] = four.x;
+        halves[2 * i + 1] = four.y;
+        continue;
+      }
       const uint32_t bytes =
           __byte_perm(0x3E3C3800u, 0x46444240u, eight >> (16 * (i % 2)));
       halves[2 * i] = __byte_perm(bytes, 0, 0x1404);

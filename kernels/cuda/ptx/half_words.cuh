@@ -64,6 +64,22 @@ __device__ __forceinline__ uint32_t MinOfWords(uint32_t a, uint32_t b) {
   return min;
 }
 
+// Replaces -0 by 0. NaN becomes a NaN with any bits.
+template <DType D>
+__device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
+  uint32_t clean;
+  if constexpr (D == DType::kBF16) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(clean)
+        : "r"(word), "r"(0x3F803F80u), "r"(0u));
+  } else {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(clean)
+        : "r"(word), "r"(0x3C003C00u), "r"(0u));
+  }
+  return clean;
+}
+
 }  // namespace quantd::cuda
 
 #endif  // QUANTD_KERNELS_CUDA_PTX_HALF_WORDS_CUH_

@@ -63,6 +63,11 @@ __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
 
 __device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
                                               uint32_t stored) {
+  if constexpr (kConvertsE2M1) {
+    const float m = MxMultiplier<Scalar>(stored);
+    return type == DType::kBF16 ? ConvertedCodes<DType::kBF16>(x, m)
+                                : ConvertedCodes<DType::kF16>(x, m);
+  }
   return type == DType::kBF16 ? CodesUnder(x, MxFitOfBf16(stored))
                               : CodesUnder(x, MxFitOfF16(stored));
 }
@@ -183,7 +188,9 @@ __device__ __forceinline__ uint32_t EncodePairs(
       const bool any = fits.whole() || fits.values.exact;
       is_rare = IsRare(max, wanted) || !any;
       uint2 coded;
-      if (fits.whole()) {
+      if constexpr (kConvertsE2M1) {
+        coded = NearestCodes<DType::kBF16>(x[0], fits.values.of[scale]);
+      } else if (fits.whole()) {
         coded =
             CodesUnder(x[0], FitWords(LoadShared2(SharedAddress(fits.of) +
                                                   scale * sizeof(CodeFit))));

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/arith/nvfp4.h"
+#include "kernels/cuda/ptx/e2m1_words.cuh"
 #include "kernels/cuda/ptx/shared_memory.cuh"
 #include "kernels/cuda/tile/element.cuh"
 #include "kernels/cuda/tile/packed.cuh"
@@ -66,7 +67,8 @@ struct alignas(16) ValueTable {
   }
 };
 
-// A table to find codes in fp16. Fill searches for the fit of each scale.
+// A table to find codes in fp16. Fill searches for the fit of each scale. GPUs
+// that convert to E2M1 need no fits.
 struct alignas(16) FitTable {
   union {
     // By E4M3 code. Entries of subnormal scales are not set, except for 0, the
@@ -83,6 +85,7 @@ struct alignas(16) FitTable {
 
   // Whether all scales have fits.
   __device__ __forceinline__ bool whole() const {
+    if constexpr (kConvertsE2M1) return false;
     const uint2 words = LoadShared2(SharedAddress(misses));
     return (words.x | words.y) == 0;
   }
@@ -98,6 +101,7 @@ struct alignas(16) FitTable {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const uint32_t thread = threadIdx.x % kThreads;
     if (thread == 0) s_inv6 = Nvfp4InverseSix(s);
+    if constexpr (kConvertsE2M1) return values.Fill(amax, range);
     const uint32_t mantissa = thread / 32;
     const uint32_t lane = threadIdx.x % 32;
     const float s_dec = 1.0f / s;

@@ -5,6 +5,7 @@
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 
+#include "kernels/cuda/ptx/e2m1_words.cuh"
 #include "kernels/cuda/ptx/fp8_words.cuh"
 #include "kernels/cuda/tile/packed.cuh"
 
@@ -46,19 +47,48 @@ __device__ __forceinline__ uint32_t CodesOfBytes(uint32_t even, uint32_t odd) {
   return (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u);
 }
 
-// The codes of sixteen elements of type D times 64 m. All |x * 64 m| must be
-// below 7.
-template <DType D>
-__device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
+// The codes of sixteen elements of type D times m, if kConvertsE2M1. With
+// kNegative, -0 gets no sign.
+template <DType D, bool kNegative = false>
+__device__ __forceinline__ uint2 ConvertedCodes(const Words& x, float m) {
   uint32_t words[2];
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
-    const uint32_t* w = x.w + 4 * h;
+    float y[8];
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t w = x.w[4 * h + i];
+      const uint32_t two = kNegative ? WithoutNegativeZeros<D>(w) : w;
+      y[2 * i] = LowOf<D>(two) * m;
+      y[2 * i + 1] = HighOf<D>(two) * m;
+    }
+    words[h] = E2M1Of(y);
+  }
+  return make_uint2(words[0], words[1]);
+}
+
+// The codes of sixteen elements of type D times 64 m. Without kClamped all
+// |x * 64 m| must be below 7. With kNegative, -0 gets no sign.
+template <DType D, bool kClamped = false, bool kNegative = false>
+__device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
+  if constexpr (kConvertsE2M1) {
+    return ConvertedCodes<D, kNegative>(x, m * 64.0f);
+  }
+  const auto nearest = [&](float v) {
+    const float y = fabsf(v) * m;
+    return NearestE2M1(kClamped ? fminf(y, 6.0f * 0x1p-6f) : y);
+  };
+  uint32_t words[2];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    uint32_t w[4];
     float f[8];
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
-      f[2 * i] = NearestE2M1(fabsf(LowOf<D>(w[i])) * m);
-      f[2 * i + 1] = NearestE2M1(fabsf(HighOf<D>(w[i])) * m);
+      w[i] =
+          kNegative ? WithoutNegativeZeros<D>(x.w[4 * h + i]) : x.w[4 * h + i];
+      f[2 * i] = nearest(LowOf<D>(w[i]));
+      f[2 * i + 1] = nearest(HighOf<D>(w[i]));
     }
     const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
     const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);

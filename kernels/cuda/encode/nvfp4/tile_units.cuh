@@ -60,6 +60,10 @@ class BlockCoding<DType::kBF16> {
   // The codes of x, the block at shared address `block`.
   __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
                                          uint32_t scale) const {
+    if constexpr (kConvertsE2M1) {
+      const uint32_t m = LoadShared(of_ + scale * sizeof(float));
+      return NearestCodes<DType::kBF16>(x, __uint_as_float(m));
+    }
     if (!whole_) return CodesWithoutFit(block, table_.values, scale);
     return CodesUnder(x, FitWords(LoadShared2(of_ + scale * sizeof(CodeFit))));
   }

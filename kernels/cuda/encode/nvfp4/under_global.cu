@@ -113,22 +113,6 @@ __device__ __noinline__ Unit EncodeRareUnder(const EncodeParams& p,
   return {make_uint2(words[0], words[1]), scale.stored};
 }
 
-// Replaces -0 by 0. NaN becomes a NaN with any bits.
-template <DType D>
-__device__ __forceinline__ uint32_t WithoutNegativeZeros(uint32_t word) {
-  uint32_t clean;
-  if constexpr (D == DType::kBF16) {
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
-        : "=r"(clean)
-        : "r"(word), "r"(0x3F803F80u), "r"(0u));
-  } else {
-    asm("fma.rn.f16x2 %0, %1, %2, %3;"
-        : "=r"(clean)
-        : "r"(word), "r"(0x3C003C00u), "r"(0u));
-  }
-  return clean;
-}
-
 // How the target scale is computed from a block's maximum. Each enumerator has
 // its own kernel, because CTAs are so short that fetching unused code would
 // matter.
@@ -202,28 +186,7 @@ struct Coder {
   // them below 7.
   template <bool kClamped>
   __device__ __forceinline__ uint2 Codes(const Words& x, float m) const {
-    const auto nearest = [&](float v) {
-      const float y = fabsf(v) * m;
-      return NearestE2M1(kClamped ? fminf(y, 6.0f * 0x1p-6f) : y);
-    };
-    uint32_t words[2];
-    QUANTD_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      uint32_t w[4];
-      float f[8];
-      QUANTD_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        w[i] = kNegative ? WithoutNegativeZeros<D>(x.w[4 * h + i])
-                         : x.w[4 * h + i];
-        f[2 * i] = nearest(LowOf<D>(w[i]));
-        f[2 * i + 1] = nearest(HighOf<D>(w[i]));
-      }
-      const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
-      const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
-      words[h] = CodesOfBytes(even, odd) |
-                 (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
-    }
-    return InOrder(make_uint2(words[0], words[1]));
+    return InOrder(NearestCodes<D, kClamped, kNegative>(x, m));
   }
   __device__ __forceinline__ float Wanted(uint32_t max) const {
     const float b = __uint_as_float(max);

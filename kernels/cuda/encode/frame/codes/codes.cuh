@@ -30,12 +30,13 @@ template <bool kBelow7>
 __device__ __forceinline__ Sixteen NearestCodes(const float (&v)[kBlock],
                                                 float m) {
 #if __CUDA_ARCH__ >= 890
-  const float m64 = m * 0x1p-6f;
+  const float scale = m * kE2M1Unit;
   float q[kBlock];
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
-    q[i] = kBelow7 ? WithSignOf(NearestE2M1(fabsf(v[i]) * m64), v[i])
-                   : NearestOf(v[i] * m64, v[i]);
+    q[i] = kConvertsE2M1 ? v[i] * scale
+           : kBelow7     ? WithSignOf(NearestE2M1(fabsf(v[i]) * scale), v[i])
+                         : NearestOf(v[i] * scale, v[i]);
   }
   return E2M1Words(q);
 #else
@@ -95,7 +96,7 @@ __device__ __forceinline__ Sixteen EncodeE2M1Values(
       if (IsOrdinaryForOtherMx(m, max)) return OtherMxCodes(p, v, m);
     } else {
       if (AreProducts(p, m, max)) {
-        return CodesOfProducts(p.numerics.sign, v, m * 0x1p-6f);
+        return CodesOfProducts(p.numerics.sign, v, m * kE2M1Unit);
       }
     }
     ordinary = IsOrdinaryForOthers(p.numerics, v, m, max);

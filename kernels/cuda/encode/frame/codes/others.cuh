@@ -144,15 +144,15 @@ __device__ __forceinline__ Sixteen EncodeOtherFp8(const EncodeParams& p,
 
 // --- E2M1 -------------------------------------------------------------------
 
-// Codes of values times 64 * m64. Only zeros may become zero. The addition of a
-// zero gives the signs of SignRule without further operations: it makes zeros
-// positive or keeps their signs.
+// Codes of values times m, which is in kE2M1Unit. Only zeros may become zero.
+// The addition of a zero gives the signs of SignRule without further
+// operations: it makes zeros positive or keeps their signs.
 __device__ __forceinline__ Sixteen CodesOfProducts(SignRule sign,
                                                    const float (&v)[kBlock],
-                                                   float m64) {
+                                                   float m) {
   // If zeros must be negative, all signs are inverted before and after.
   const bool turned = sign == SignRule::kNotPositive;
-  const float by = turned ? -m64 : m64;
+  const float by = turned ? -m : m;
   const float zero = sign == SignRule::kSignBit ? -0.0f : 0.0f;
   float q[kBlock];
   QUANTD_UNROLL
@@ -215,10 +215,10 @@ __device__ __forceinline__ Sixteen OtherCodes(const EncodeParams& p,
   }
   if (n.sign == SignRule::kSignBit) {
     QUANTD_UNROLL
-    for (int i = 0; i < kBlock; ++i) q[i] = NearestOf(q[i] * 0x1p-6f, v[i]);
+    for (int i = 0; i < kBlock; ++i) q[i] = NearestOf(q[i] * kE2M1Unit, v[i]);
     return E2M1Words(q);
   }
-  return CodesOfProducts(n.sign, q, 0x1p-6f);
+  return CodesOfProducts(n.sign, q, kE2M1Unit);
 }
 
 // Whether an MX block is ordinary: its operand is a power of two and at least
@@ -242,11 +242,11 @@ __device__ __forceinline__ Sixteen OtherMxCodes(const EncodeParams& p,
     float below[kBlock];
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) below[i] = BelowTie(v[i], m);
-    return CodesOfProducts(n.sign, below, m * 0x1p-6f);
+    return CodesOfProducts(n.sign, below, m * kE2M1Unit);
   }
   // Moves ties to just below. No other 16-bit number is so close to a tie.
-  return CodesOfProducts(n.sign, v,
-                         m * (n.ties_to_zero ? 0x1.FFFFFEp-7f : 0x1p-6f));
+  return CodesOfProducts(
+      n.sign, v, m * (n.ties_to_zero ? 0x1.FFFFFEp-1f * kE2M1Unit : kE2M1Unit));
 }
 
 }  // namespace quantd::cuda

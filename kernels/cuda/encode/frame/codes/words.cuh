@@ -76,12 +76,20 @@ __device__ __forceinline__ Sixteen Fp8Words(DType element,
   return codes;
 }
 
-// Sixteen codes with signs, from signed E2M1 values / 64.
+// The unit of the values from which E2M1Words makes codes.
+inline constexpr float kE2M1Unit = kConvertsE2M1 ? 1.0f : 0x1p-6f;
+
+// Sixteen codes with signs, from signed values in kE2M1Unit. They must be E2M1
+// values unless kConvertsE2M1.
 __device__ __forceinline__ Sixteen E2M1Words(const float (&q)[kBlock]) {
   Sixteen codes = {};
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     const float* f = q + 8 * h;
+    if constexpr (kConvertsE2M1) {
+      codes.words[h] = E2M1Of({f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7]});
+      continue;
+    }
     const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
     const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
     codes.words[h] = CodesOfBytes(even, odd) | (even >> 4 & 0x08080808u) |
@@ -90,9 +98,11 @@ __device__ __forceinline__ Sixteen E2M1Words(const float (&q)[kBlock]) {
   return codes;
 }
 
-// The E2M1 value / 64 nearest to y64, at most 6 / 64, with the sign of `sign`.
-__device__ __forceinline__ float NearestOf(float y64, float sign) {
-  return WithSignOf(NearestE2M1(fminf(fabsf(y64), 6.0f * 0x1p-6f)), sign);
+// The value for E2M1Words nearest to y, which is in kE2M1Unit, with the sign of
+// `sign`.
+__device__ __forceinline__ float NearestOf(float y, float sign) {
+  if constexpr (kConvertsE2M1) return WithSignOf(y, sign);
+  return WithSignOf(NearestE2M1(fminf(fabsf(y), 6.0f * 0x1p-6f)), sign);
 }
 
 }  // namespace quantd::cuda

@@ -26,7 +26,7 @@ ALLOWED = """
 include/quantd: absl
 kernels/plan: vocabulary kernels/plan/profile kernels/arith/codec.h kernels/arith/copy_address.h absl fmt
 kernels/plan/profile: vocabulary kernels/plan absl fmt
-kernels/arith: quantd/format.h kernels/plan/profile/numerics.h kernels/plan/error_sums.h kernels/arith/profile
+kernels/arith: quantd/format.h quantd/nvfp4_options.h kernels/plan/profile/numerics.h kernels/plan/error_sums.h kernels/arith/profile
 kernels/arith/profile: quantd/format.h kernels/plan/profile/numerics.h kernels/arith
 kernels/device: vocabulary kernels/plan kernels/plan/profile kernels/arith absl fmt
 kernels/device/health: vocabulary kernels/device absl fmt
@@ -74,6 +74,7 @@ client/route: vocabulary kernels/plan proto proto/memory client/bands client/cal
 client/tensors: vocabulary kernels/plan kernels/plan/profile quantd/call_options.h quantd/distributed.h quantd/buffers.h quantd/piece_options.h quantd/result.h absl fmt
 client/tensors/piece_work: quantd/client.h
 client/files: vocabulary quantd/buffers.h quantd/quantized_tensor.h absl fmt nlohmann
+client/files/quantized_description: proto google
 client/checkpoint/anatomy: client/checkpoint client/files absl fmt
 client/checkpoint: vocabulary kernels/plan kernels/plan/profile kernels/arith/copy_address.h client/checkpoint/anatomy client/files absl fmt nlohmann re2
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
@@ -94,14 +95,14 @@ client/quantctl/models: quantd/local.h kernels/plan/profile client/checkpoint cl
 client/example: include/quantd
 client/python/native: kernels/device/backend.h proto include/quantd client/memory/cuda_driver.h absl fmt messages nanobind
 tests/oracle:
-tests/testing: cuda vocabulary kernels/device tests/oracle absl fmt nlohmann gtest gmock
-tests/kernels/plan: vocabulary kernels/plan kernels/plan/profile tests/oracle tests/testing fmt gtest gmock
+tests/testing: cuda vocabulary kernels/plan kernels/device tests/oracle absl fmt nlohmann gtest gmock
+tests/kernels/plan: vocabulary kernels/plan kernels/plan/profile tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
 tests/kernels/arith: quantd/format.h kernels/plan/profile kernels/arith kernels/arith/profile kernels/cpu/isa/transpose.h kernels/device/devices.h tests/oracle tests/testing gtest
 tests/kernels/device: vocabulary kernels/plan kernels/device kernels/cpu/choice.h kernels/cuda/choice.h tests/client/temp_dir.h tests/testing absl fmt gtest gmock
 tests/kernels/device/health: vocabulary kernels/device kernels/device/health fmt absl gtest
 tests/kernels/cpu: kernels/device tests/testing fmt gtest
 tests/kernels/contract: vocabulary kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/oracle tests/testing fmt gtest gmock
-tests/kernels/gpu: vocabulary kernels/arith kernels/cuda/ptx kernels/plan kernels/plan/profile kernels/device tests/testing cuda fmt nlohmann gtest
+tests/kernels/gpu: vocabulary kernels/arith kernels/cuda/ptx kernels/plan kernels/plan/profile kernels/device tests/kernels/device/plan_rows.h tests/testing cuda fmt nlohmann gtest
 tests/kernels/golden: kernels/plan/profile kernels/device tests/oracle tests/kernels/contract/copy_codes.h tests/testing gtest gmock
 tests/proto: vocabulary kernels/device proto proto/net proto/stream tests/kernels/device/plan_rows.h tests/testing google grpcpp stubs gtest gmock
 tests/proto/memory: proto/memory gtest
@@ -113,7 +114,7 @@ tests/server/observe: kernels/plan server/observe tests/server tests/testing abs
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/config/options.h server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
 tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/kernels/device/plan_rows.h tests/testing fmt google grpcpp messages stubs gtest
 tests/client/bands: quantd/client.h client/bands client/tensors client/local/local_devices.h client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
-tests/client/files: kernels/plan include/quantd client/files tests/client tests/testing fmt nlohmann kernels/plan/profile
+tests/client/files: kernels/plan proto include/quantd client/files tests/client tests/testing fmt google nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint
 tests/client/route: client/route tests/testing
@@ -127,7 +128,7 @@ tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client
 tests/client/quantctl: kernels/plan include/quantd client/files client/quantctl client/quantctl/terminal tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
 tests/client/quantctl/bench: client/quantctl/bench tests/client/quantctl
-tests/fuzz: kernels/device proto proto/stream tests/fuzz/targets include/quantd tests/proto/raw_message.h absl fmt google gtest
+tests/fuzz: kernels/device kernels/plan/support.h proto proto/stream tests/fuzz/targets include/quantd tests/proto/raw_message.h absl fmt google gtest
 tests/fuzz/targets: proto proto/memory proto/net proto/stream include/quantd client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz absl fmt google nlohmann
 tests/soak: include/quantd client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
 tests/attack/edge:
@@ -136,7 +137,7 @@ tests/bench: include/quantd kernels/plan kernels/plan/profile kernels/device ker
 tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
-tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench fmt nlohmann gtest
+tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench tests/kernels/device/plan_rows.h fmt nlohmann gtest
 tests/bench/rpc_bench: tests/bench/echo
 tests/bench/echo: proto/net/allocator.h grpcpp stubs
 tests/bench/stream: include/quantd proto/net/allocator.h tests/bench tests/bench/echo tests/oracle grpcpp nlohmann CLI
@@ -154,7 +155,7 @@ LARGE = ("server/calls", "server/gate", "tests/server", "include/quantd")
 # folders may include; they include only one another.
 PUBLIC = "include/quantd"
 VOCABULARY = ("delayed_scaling", "error_statistics", "field_error", "format",
-              "options", "plan", "sign_mask")
+              "nvfp4_options", "options", "plan", "sign_mask")
 
 ROOMS = ("include", "kernels", "proto", "server", "client", "tests")
 # Folders of system headers; all other folders in an include are libraries.

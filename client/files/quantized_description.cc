@@ -1,18 +1,77 @@
 #include "client/files/quantized_description.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "client/files/sign_mask_text.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "proto/messages.h"
 
 namespace quantd::client {
 namespace {
 
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
 using nlohmann::json;
 
 // Most descriptions have about 300 bytes. A list of splits is the longest part.
 constexpr size_t kMaxDescription = 2 << 20;
+
+// Fields of QuantizeOptions that a description omits or writes in a form of
+// their own. Every other field has a key of its name, also if it lies inside a
+// message: a new option is kept without a line here, unless its type is new.
+constexpr std::string_view kOthers[] = {"given_amax", "scale", "history",
+                                        "statistics", "rht",   "splits",
+                                        "shard",      "dbias", "dbias_dtype"};
+
+bool HasKey(const FieldDescriptor& field) {
+  return std::count(std::begin(kOthers), std::end(kOthers), field.name()) == 0;
+}
+
+// The word of a number: "mse" for FOUR_OVER_SIX_MSE.
+std::string WordOf(const EnumDescriptor& type, int number) {
+  if (&type == v1::Profile_descriptor()) {
+    return std::string(Name(static_cast<Profile>(number)));
+  }
+  // In the name of number 0, one word follows the prefix of all names.
+  const size_t prefix = type.FindValueByNumber(0)->name().rfind('_') + 1;
+  const auto* value = type.FindValueByNumber(number);
+  return value == nullptr ? ""
+                          : absl::AsciiStrToLower(value->name()).substr(prefix);
+}
+
+// Writes all fields that are set.
+void Write(const Message& m, json* j) {
+  const auto& values = *m.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  values.ListFields(m, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (!HasKey(*field)) continue;
+    const std::string key(field->name());
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        Write(values.GetMessage(m, field), j);
+        break;
+      case FieldDescriptor::CPPTYPE_BOOL:
+        (*j)[key] = values.GetBool(m, field);
+        break;
+      case FieldDescriptor::CPPTYPE_FLOAT:
+        (*j)[key] = values.GetFloat(m, field);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        (*j)[key] = values.GetUInt64(m, field);
+        break;
+      default:
+        (*j)[key] = WordOf(*field->enum_type(), values.GetEnumValue(m, field));
+    }
+  }
+}
 
 json DescribeRht(const RhtOptions& rht) {
   const SignMask mask = rht.sign_mask.value_or(DefaultSignMask(rht.dimension));
@@ -30,30 +89,30 @@ class Fields {
   bool ok() const { return ok_; }
   void Refuse() { ok_ = false; }
 
-  bool Has(const char* key) const { return object_.contains(key); }
-  std::string Text(const char* key) {
+  bool Has(const std::string& key) const { return object_.contains(key); }
+  std::string Text(const std::string& key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_string()) return Fail(std::string());
     return v->get<std::string>();
   }
-  bool Flag(const char* key) {
+  bool Flag(const std::string& key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_boolean()) return Fail(false);
     return v->get<bool>();
   }
-  int Small(const char* key) {
+  int Small(const std::string& key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_number_integer()) return Fail(0);
     const auto value = v->get<int64_t>();
     if (value < -1000 || value > 1000) return Fail(0);
     return static_cast<int>(value);
   }
-  uint64_t Unsigned(const char* key) {
+  uint64_t Unsigned(const std::string& key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_number_unsigned()) return Fail(uint64_t{0});
     return v->get<uint64_t>();
   }
-  float Number(const char* key) {
+  float Number(const std::string& key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_number()) return Fail(0.0f);
     // Read as double, which represents every fp32 number exactly.
@@ -63,7 +122,7 @@ class Fields {
     }
     return static_cast<float>(value);
   }
-  std::vector<int64_t> Sizes(const char* key) {
+  std::vector<int64_t> Sizes(const std::string& key) {
     const json* v = Find(key);
     if (v == nullptr || !v->is_array()) return Fail(std::vector<int64_t>());
     std::vector<int64_t> sizes;
@@ -74,13 +133,21 @@ class Fields {
     }
     return sizes;
   }
+  int Word(const std::string& key, const EnumDescriptor& type) {
+    const std::string text = Text(key);
+    for (int i = 0; i < type.value_count(); ++i) {
+      const int number = type.value(i)->number();
+      if (text == WordOf(type, number) && text != "unspecified") return number;
+    }
+    return Fail(0);
+  }
   template <typename T>
   T Parsed(std::optional<T> value) {
     return value ? *value : Fail(T{});
   }
 
  private:
-  const json* Find(const char* key) {
+  const json* Find(const std::string& key) {
     const auto it = object_.find(key);
     return it == object_.end() ? nullptr : &*it;
   }
@@ -92,6 +159,33 @@ class Fields {
   const json& object_;
   bool ok_ = true;
 };
+
+// Reads what Write wrote. A key that is missing leaves its field unset.
+void Read(Fields* f, Message* m) {
+  const auto& values = *m->GetReflection();
+  for (int i = 0; i < m->GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* field = m->GetDescriptor()->field(i);
+    const std::string key(field->name());
+    const bool message = field->message_type() != nullptr;
+    if (!HasKey(*field) || (!message && !f->Has(key))) continue;
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        Read(f, values.MutableMessage(m, field));
+        break;
+      case FieldDescriptor::CPPTYPE_BOOL:
+        values.SetBool(m, field, f->Flag(key));
+        break;
+      case FieldDescriptor::CPPTYPE_FLOAT:
+        values.SetFloat(m, field, f->Number(key));
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        values.SetUInt64(m, field, f->Unsigned(key));
+        break;
+      default:
+        values.SetEnumValue(m, field, f->Word(key, *field->enum_type()));
+    }
+  }
+}
 
 RhtOptions ParseRht(Fields* f) {
   RhtOptions rht;
@@ -112,23 +206,11 @@ RhtOptions ParseRht(Fields* f) {
   return rht;
 }
 
-// Parses keys that did not exist in version 1.
-void ParseOptions(Fields* f, QuantizeOptions* o) {
-  if (f->Has("compact_scales")) {
-    o->form.compact_scales = f->Flag("compact_scales");
-  }
-  if (f->Has("row_scaled")) o->form.row_scaled = f->Flag("row_scaled");
-  if (f->Has("scale_256")) o->form.scale_256 = f->Flag("scale_256");
+// Reads the fields that have a form of their own, except the rotation.
+void ReadOwnForms(Fields* f, QuantizeOptions* o) {
   if (f->Has("splits")) o->splits = f->Sizes("splits");
   if (f->Has("partial_splits")) {
     o->partial_splits = f->Flag("partial_splits");
-  }
-  if (f->Has("rounding")) {
-    o->rounding = f->Parsed(ParseRounding(f->Text("rounding")));
-  }
-  if (f->Has("seed")) o->stochastic.seed = f->Unsigned("seed");
-  if (f->Has("seed_offset")) {
-    o->stochastic.seed_offset = f->Unsigned("seed_offset");
   }
   if (f->Has("shard")) {
     const std::vector<int64_t> shard = f->Sizes("shard");
@@ -138,23 +220,6 @@ void ParseOptions(Fields* f, QuantizeOptions* o) {
       f->Refuse();
     }
   }
-  if (f->Has("four_over_six")) {
-    o->nvfp4.four_over_six =
-        f->Parsed(ParseFourOverSix(f->Text("four_over_six")));
-  }
-  if (f->Has("fast_error")) o->nvfp4.fast_error = f->Flag("fast_error");
-  if (f->Has("amax_estimation_scale")) {
-    o->nvfp4.amax_estimation_scale = f->Number("amax_estimation_scale");
-  }
-  if (f->Has("epsilon")) o->fp8.epsilon = f->Number("epsilon");
-  if (f->Has("power_of_two")) o->fp8.power_of_two = f->Flag("power_of_two");
-  if (f->Has("scale_rule")) {
-    o->mx.scale_rule = f->Parsed(ParseScaleRule(f->Text("scale_rule")));
-  }
-  if (f->Has("profile")) {
-    o->profile = f->Parsed(ParseProfile(f->Text("profile")));
-  }
-  if (f->Has("amax")) o->want_amax = f->Flag("amax");
   if (f->Has("dbias")) {
     o->dbias = true;
     o->dbias_dtype = f->Parsed(ParseDType(f->Text("dbias")));
@@ -164,42 +229,25 @@ void ParseOptions(Fields* f, QuantizeOptions* o) {
 }  // namespace
 
 std::string Describe(const QuantizedDescription& d) {
-  const QuantizeOptions& o = d.options;
-  json j = {{"format", Name(o.format)},
-            {"shape", d.tensor.shape},
+  QuantizeOptions o = d.options;
+  // The rule that a missing key means, except under a profile with another one.
+  if (o.mx.scale_rule == ScaleRule::kUp && o.profile == Profile::kTe) {
+    o.mx.scale_rule.reset();
+  }
+  json j = {{"shape", d.tensor.shape},
             {"dtype", Name(d.tensor.dtype)},
             {"flatten_axis", d.tensor.flatten_axis},
-            {"usage", Name(o.usage)},
-            {"rht", DescribeRht(o.rht)},
             {"non_finite", Name(o.non_finite)},
-            {"scale_layout", Name(o.form.scale_layout)}};
-  if (o.form.compact_scales) j["compact_scales"] = true;
-  if (o.form.row_scaled) j["row_scaled"] = true;
-  if (o.form.scale_256) j["scale_256"] = true;
+            {"rht", DescribeRht(o.rht)}};
+  Write(wire::ToProto(o), &j);
   if (o.splits) j["splits"] = *o.splits;
   if (o.partial_splits) j["partial_splits"] = true;
-  if (o.rounding != Rounding::kNearest) {
-    j["rounding"] = Name(o.rounding);
+  if (o.rounding == Rounding::kStochastic) {
     j["seed"] = o.stochastic.seed;
     j["seed_offset"] = o.stochastic.seed_offset;
     j["shard"] = {o.shard.row_offset, o.shard.column_offset,
                   o.shard.total_columns};
   }
-  if (o.nvfp4.four_over_six != FourOverSix::kOff) {
-    j["four_over_six"] = Name(o.nvfp4.four_over_six);
-  }
-  if (o.nvfp4.fast_error) j["fast_error"] = true;
-  if (o.nvfp4.amax_estimation_scale) {
-    j["amax_estimation_scale"] = *o.nvfp4.amax_estimation_scale;
-  }
-  if (o.fp8.epsilon != 0) j["epsilon"] = o.fp8.epsilon;
-  if (o.fp8.power_of_two) j["power_of_two"] = *o.fp8.power_of_two;
-  const ScaleRule rule = o.mx.scale_rule.value_or(ScaleRule::kUp);
-  if (rule != ScaleRule::kUp || o.profile != Profile::kTe) {
-    if (o.mx.scale_rule) j["scale_rule"] = Name(rule);
-  }
-  if (o.profile != Profile::kTe) j["profile"] = Name(o.profile);
-  if (o.want_amax) j["amax"] = true;
   if (o.dbias) {
     j["dbias"] = Name(o.dbias_dtype == DType::kUnspecified ? d.tensor.dtype
                                                            : o.dbias_dtype);
@@ -218,16 +266,20 @@ absl::StatusOr<QuantizedDescription> ParseDescription(const std::string& text) {
       !object["rht"].is_object()) {
     return bad();
   }
-  QuantizedDescription d;
   Fields f(object);
-  d.options.format = f.Parsed(ParseFormat(f.Text("format")));
+  for (const char* key : {"format", "usage", "non_finite", "scale_layout"}) {
+    if (!f.Has(key)) return bad();
+  }
+  v1::QuantizeOptions message;
+  Read(&f, &message);
+  absl::StatusOr<QuantizeOptions> options = wire::FromProto(message);
+  if (!options.ok()) return bad();
+  QuantizedDescription d;
+  d.options = *std::move(options);
+  ReadOwnForms(&f, &d.options);
   d.tensor.shape = f.Sizes("shape");
   d.tensor.dtype = f.Parsed(ParseDType(f.Text("dtype")));
   d.tensor.flatten_axis = f.Small("flatten_axis");
-  d.options.usage = f.Parsed(ParseUsage(f.Text("usage")));
-  d.options.non_finite = f.Parsed(ParseNonFinite(f.Text("non_finite")));
-  d.options.form.scale_layout = f.Parsed(ParseLayout(f.Text("scale_layout")));
-  ParseOptions(&f, &d.options);
   Fields rht(object["rht"]);
   d.options.rht = ParseRht(&rht);
   if (!f.ok() || !rht.ok()) return bad();

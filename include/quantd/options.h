@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "quantd/format.h"
+#include "quantd/nvfp4_options.h"
 #include "quantd/sign_mask.h"
 
 namespace quantd {
@@ -85,17 +86,6 @@ struct HistoryOptions {
 struct CopyAmax {
   std::vector<float> rowwise;
   std::vector<float> columnwise;
-};
-
-// Options of nvfp4 and nvfp4_2d.
-struct Nvfp4Options {
-  FourOverSix four_over_six = FourOverSix::kOff;
-  // With four_over_six: compares the errors of the scaled values.
-  bool fast_error = false;
-  // Estimates the amax of a rotated copy for which none is given: the amax of
-  // the unrotated tensor times this factor. 0: no estimate. Not set: the
-  // server's default, which is no estimate unless its operator set one.
-  std::optional<float> amax_estimation_scale = {};
 };
 
 // Options of FP8 with fp32 scales. `scale` and `history` are for formats with

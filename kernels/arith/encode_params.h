@@ -7,6 +7,7 @@
 
 #include "kernels/plan/profile/numerics.h"
 #include "quantd/format.h"
+#include "quantd/nvfp4_options.h"
 
 namespace quantd {
 
@@ -23,8 +24,7 @@ struct EncodeParams {
 
   // NVFP4.
   float range;  // Nvfp4Range
-  FourOverSix four_over_six;
-  bool fast_error;
+  Nvfp4Arithmetic nvfp4;
   // Stochastic rounding: position (m, k) is (row_offset + m, column_offset + k)
   // of a matrix with total_columns columns.
   bool stochastic;

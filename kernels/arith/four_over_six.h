@@ -39,7 +39,7 @@ QUANTD_FN typename L::F FourOverSixErrorOfScaled(const EncodeParams& p,
   const F range = L::Broadcast(p.range);
   const F of_one = (sf * line.amax) / range;
   const F of_more = ((sf * 1.5f) * line.amax) / range;
-  const bool squares = p.four_over_six == FourOverSix::kMse;
+  const bool squares = p.nvfp4.four_over_six == FourOverSix::kMse;
   F sum{};
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
@@ -66,17 +66,18 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   if constexpr (L::kWidth > 1) {
     // A decoded value has the sign of the original, so magnitudes are enough.
     const typename L::F s = line.s;
-    if (!p.fast_error && !L::Any(MayRoundMore<L>(line.amax))) {
+    if (!p.nvfp4.fast_error && !L::Any(MayRoundMore<L>(line.amax))) {
       return FourOverSixErrorOfScaled<L>(p, line, v, sf, m);
     }
     QUANTD_UNROLL
     for (int i = 0; i < kBlock; ++i) {
       const F magnitude = L::Float(L::Bits(v[i]) & kAbsMask);
       const F scaled = RoundToE2M1Magnitude<L>(magnitude * m) * sf;
-      const F d = p.fast_error ? scaled - magnitude * s
-                               : (scaled * line.amax) / L::Broadcast(p.range) -
-                                     magnitude;
-      sum = sum + (p.four_over_six == FourOverSix::kMse
+      const F d =
+          p.nvfp4.fast_error
+              ? scaled - magnitude * s
+              : (scaled * line.amax) / L::Broadcast(p.range) - magnitude;
+      sum = sum + (p.nvfp4.four_over_six == FourOverSix::kMse
                        ? d * d
                        : L::Float(L::Bits(d) & kAbsMask));
     }
@@ -85,10 +86,10 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   for (int i = 0; i < kBlock; ++i) {
     const F q = DecodeE2M1<L>(EncodeE2M1<L>(v[i] * m));
     const F scaled = q * sf;
-    const F d = p.fast_error
+    const F d = p.nvfp4.fast_error
                     ? scaled - v[i] * line.s
                     : (scaled * line.amax) / L::Broadcast(p.range) - v[i];
-    sum = sum + (p.four_over_six == FourOverSix::kMse
+    sum = sum + (p.nvfp4.four_over_six == FourOverSix::kMse
                      ? d * d
                      : L::Float(L::Bits(d) & kAbsMask));
   }
@@ -150,7 +151,8 @@ QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
 // Whether two scales are tried for every block or square. The compiler removes
 // the test where the format is known not to be NVFP4.
 QUANTD_FN bool TriesTwoScales(const EncodeParams& p) {
-  return p.scaling == Scaling::kNvfp4 && p.four_over_six != FourOverSix::kOff;
+  return p.scaling == Scaling::kNvfp4 &&
+         p.nvfp4.four_over_six != FourOverSix::kOff;
 }
 
 // The scale of the block `v`, whose maxima are `max` and `clean`, with 4over6

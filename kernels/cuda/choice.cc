@@ -26,6 +26,8 @@ constexpr uint32_t kNvfp4Knows = kOptRht | kOptStochastic | kOptFourOverSix |
 constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
                                kOptPowerOfTwo | kOptGivenScale | kOptHistory |
                                kOptScaleRule | kOptGrouped | kOptDbias;
+constexpr uint32_t kFrameKnows =
+    kNvfp4Knows | kFp8Knows | kOptRowScaled | kOptProfile;
 
 // Options that an encoder must support. Statistics have a kernel of their own.
 uint32_t OptionsToKnow(const QuantizeOptions& o) {
@@ -109,7 +111,7 @@ EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
   const auto row_bytes = static_cast<uint64_t>(plan.cols()) * SizeOf(input);
   const bool fits = size != SharedMemory::kSmall || input != DType::kF32 ||
                     !r.copies_rotate();
-  if (!fits || row_bytes % 16 != 0 ||
+  if (!fits || (OptionsToKnow(o) & ~kFrameKnows) != 0 || row_bytes % 16 != 0 ||
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max() ||
       (o.rounding == Rounding::kStochastic && !DrawsWhole(plan, o)) ||

@@ -103,8 +103,7 @@ EncodeParams MakeEncodeParams(const Plan& plan) {
   p.clip = Scalar::Bits(limits.clip);
   p.cols = plan.cols();
   p.range = Nvfp4Range(o.form.scale_256);
-  p.four_over_six = o.nvfp4.four_over_six;
-  p.fast_error = o.nvfp4.fast_error;
+  p.nvfp4 = o.nvfp4;
   p.stochastic = o.rounding == Rounding::kStochastic;
   p.seed = o.stochastic.seed;
   p.subsequence = 2 * o.stochastic.seed_offset;

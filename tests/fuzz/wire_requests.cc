@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "google/protobuf/descriptor.h"
+#include "kernels/plan/support.h"
 #include "proto/messages.h"
 #include "quantd/plan.h"
 #include "tests/fuzz/wire_check.h"
@@ -160,6 +162,21 @@ std::string Serialized(const google::protobuf::MessageLite& m) {
   return m.SerializeAsString();
 }
 
+// Fills a field that has one value.
+void FillValue(const google::protobuf::FieldDescriptor* field,
+               v1::QuantizeOptions* m, Random& random) {
+  using google::protobuf::FieldDescriptor;
+  const auto& values = *m->GetReflection();
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+    values.SetBool(m, field, random.OneIn(2));
+  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT) {
+    values.SetFloat(m, field, AnyFloatValue(random));
+  } else if (field->enum_type() != nullptr) {
+    values.SetEnumValue(
+        m, field, AnyEnum<int>(field->enum_type()->value_count(), random));
+  }
+}
+
 // Fills options that only some formats have, rarely with a wrong format.
 void FillOptions(v1::QuantizeOptions* m, Random& random) {
   const FormatSpec* spec = FindFormat(static_cast<Format>(m->format()));
@@ -171,9 +188,14 @@ void FillOptions(v1::QuantizeOptions* m, Random& random) {
   if (wanted(kOptRht)) FillRht(m->mutable_rht(), random);
   if (wanted(kOptGivenAmax)) FillAmax(groups, m->mutable_given_amax(), random);
   if (random.OneIn(4)) FillForm(m->format(), m->mutable_form(), random);
-  if (wanted(kOptStochastic)) {
-    m->set_rounding(AnyEnum<v1::Rounding>(2, random));
+  // Options whose field has one value; the fields of others have their lines.
+  for (const OptionSpec& option : Options()) {
+    const auto* field =
+        m->GetDescriptor()->FindFieldByName(std::string(option.field));
+    if (field == nullptr || field->is_repeated()) continue;
+    if (wanted(option.option) && random.OneIn(2)) FillValue(field, m, random);
   }
+  m->set_fast_error(random.OneIn(m->four_over_six() != 0 ? 3 : 100));
   const bool rounds = m->rounding() == v1::ROUNDING_STOCHASTIC;
   if (random.OneIn(rounds ? 2 : 100)) {
     m->mutable_stochastic()->set_seed(random.Next());
@@ -185,15 +207,6 @@ void FillOptions(v1::QuantizeOptions* m, Random& random) {
         static_cast<int64_t>(random.OneIn(4) ? Awkward(random) : 16));
     if (random.OneIn(4)) m->mutable_shard()->set_total_columns(1000);
   }
-  if (wanted(kOptFourOverSix)) {
-    m->set_four_over_six(AnyEnum<v1::FourOverSix>(3, random));
-    m->set_fast_error(random.OneIn(3));
-  }
-  if (wanted(kOptEstimation) && random.OneIn(2)) {
-    m->set_amax_estimation_scale(AnyFloatValue(random));
-  }
-  if (wanted(kOptEpsilon)) m->set_epsilon(AnyFloatValue(random));
-  if (wanted(kOptPowerOfTwo)) m->set_power_of_two(random.OneIn(2));
   if (wanted(kOptGivenScale)) {
     FillFloats(groups, m->mutable_scale(), random);
     if (wanted(kOptHistory)) {
@@ -203,9 +216,6 @@ void FillOptions(v1::QuantizeOptions* m, Random& random) {
       m->mutable_history()->set_margin(static_cast<int>(random.Below(300)) -
                                        150);
     }
-  }
-  if (wanted(kOptScaleRule)) {
-    m->set_scale_rule(AnyEnum<v1::ScaleRule>(4, random));
   }
 }
 
@@ -219,10 +229,8 @@ std::string QuantizeBytes(Random& random) {
   if (random.OneIn(3)) FillSplits(m.tensor(), o.mutable_splits(), random);
   FillOptions(&o, random);
   o.set_amax(random.OneIn(3));
-  o.set_dbias(random.OneIn(3));
   if (random.OneIn(o.dbias() ? 4 : 100))
     o.set_dbias_dtype(AnyEnum<v1::DType>(8, random));
-  o.set_statistics(random.OneIn(3));
   m.set_payload(RandomBytes(TensorBytes(m.tensor(), random), random));
   MayLend({m.payload().size()}, &m, random);
   return Serialized(m);

@@ -1,5 +1,7 @@
 #include "tests/testing/device.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "kernels/device/devices.h"
+#include "kernels/plan/support.h"
 #include "quantd/field_error.h"
 
 namespace quantd {
@@ -149,6 +152,15 @@ oracle::Statistics StatisticsOf(const std::optional<ErrorStatistics>& s) {
 }
 
 }  // namespace
+
+void SetArithmetic(const QuantizeOptions& o, oracle::QuantizeSpec* spec) {
+  spec->epsilon = o.fp8.epsilon;
+  spec->power_of_two = o.fp8.power_of_two;
+  spec->rule =
+      static_cast<oracle::ScaleRule>(o.mx.scale_rule.value_or(ScaleRule::kUp));
+  EXPECT_EQ(UsedOptions(o) & ~UsedOptions(OptionsOf(*spec)), 0u)
+      << "an option that is not set here";
+}
 
 DType DTypeOf(Element e) {
   switch (e) {

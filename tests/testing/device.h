@@ -19,6 +19,8 @@
 namespace quantd {
 
 DType DTypeOf(oracle::Element e);
+// Sets the fields of options that change nothing but the arithmetic.
+void SetArithmetic(const QuantizeOptions& options, oracle::QuantizeSpec* spec);
 
 // A device; for the CPU also the instruction set.
 struct Target {

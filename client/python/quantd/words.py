@@ -8,6 +8,7 @@ import re
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from google.protobuf.descriptor import EnumDescriptor
 
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
@@ -86,13 +87,17 @@ def _profile(name: str) -> str:
 class Words:
   """The words of one enumeration."""
 
-  def __init__(self, enum: Any, prefix: str) -> None:
-    """Makes words from a protobuf enum whose names begin with `prefix`."""
+  def __init__(self, enum: EnumDescriptor) -> None:
+    """Makes words from the names of a protobuf enum.
+
+    In the name of number 0, one word follows the prefix of all names.
+    """
+    prefix = enum.values_by_number[0].name.rpartition("_")[0] + "_"
     spell = _profile if prefix == "PROFILE_" else str.lower
     self._words = {
-      number: spell(name[len(prefix) :])
-      for name, number in enum.items()
-      if not name.endswith("_UNSPECIFIED")
+      value.number: spell(value.name[len(prefix) :])
+      for value in enum.values
+      if not value.name.endswith("_UNSPECIFIED")
     }
     self._numbers = {word: number for number, word in self._words.items()}
 
@@ -138,18 +143,18 @@ _OF_LIBRARIES = {
   "float8_e8m0fnu": "e8m0",
 }
 FLOATS = ("f32", "f16", "bf16")
-DTYPES = _Types(pb.DType, "DTYPE_")
-FORMATS = Words(pb.Format, "FORMAT_")
-PROFILES = Words(pb.Profile, "PROFILE_")
-USAGES = Words(pb.Usage, "USAGE_")
-ROUNDINGS = Words(pb.Rounding, "ROUNDING_")
-SCALE_RULES = Words(pb.ScaleRule, "SCALE_RULE_")
-FOUR_OVER_SIXES = Words(pb.FourOverSix, "FOUR_OVER_SIX_")
-AMAX_DOMAINS = Words(pb.AmaxDomain, "AMAX_DOMAIN_")
-HISTORY_RULES = Words(pb.HistoryRule, "HISTORY_RULE_")
-NON_FINITES = Words(pb.NonFinite, "NON_FINITE_")
-LAYOUTS = Words(pb.Layout, "LAYOUT_")
-KINDS = Words(pb.TensorKind, "TENSOR_KIND_")
+DTYPES = _Types(pb.DType.DESCRIPTOR)
+FORMATS = Words(pb.Format.DESCRIPTOR)
+PROFILES = Words(pb.Profile.DESCRIPTOR)
+USAGES = Words(pb.Usage.DESCRIPTOR)
+ROUNDINGS = Words(pb.Rounding.DESCRIPTOR)
+SCALE_RULES = Words(pb.ScaleRule.DESCRIPTOR)
+FOUR_OVER_SIXES = Words(pb.FourOverSix.DESCRIPTOR)
+AMAX_DOMAINS = Words(pb.AmaxDomain.DESCRIPTOR)
+HISTORY_RULES = Words(pb.HistoryRule.DESCRIPTOR)
+NON_FINITES = Words(pb.NonFinite.DESCRIPTOR)
+LAYOUTS = Words(pb.Layout.DESCRIPTOR)
+KINDS = Words(pb.TensorKind.DESCRIPTOR)
 # Priorities of waiting calls, highest first. They are sent as metadata, by
 # name.
 PRIORITIES = ("high", "normal", "low")

@@ -7,6 +7,7 @@
 
 #include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
+#include "tests/kernels/device/plan_rows.h"
 
 namespace quantd::bench {
 namespace {
@@ -98,14 +99,6 @@ std::optional<Setting> OtherOf(const FormatSpec& format,
                                const OptionSpec& option) {
   const std::string name(option.name);
   switch (option.option) {
-    case kOptSwizzled:
-      return Setting{name, [](RowSpec&, QuantizeOptions& o) {
-                       o.form.scale_layout = Layout::kSwizzled;
-                     }};
-    case kOptCompact:
-      return Setting{name, [](RowSpec&, QuantizeOptions& o) {
-                       o.form.compact_scales = true;
-                     }};
     case kOptGivenAmax:
       return Setting{"amax found", FindAmax};
     case kOptEstimation:
@@ -140,22 +133,20 @@ std::optional<Setting> OtherOf(const FormatSpec& format,
       return Setting{name, [](RowSpec& row, QuantizeOptions&) {
                        row.groups = kMatrixGroups;
                      }};
-    case kOptDbias:
-      return Setting{name,
-                     [](RowSpec&, QuantizeOptions& o) { o.dbias = true; }};
-    case kOptStatistics:
-      return Setting{name,
-                     [](RowSpec&, QuantizeOptions& o) { o.statistics = true; }};
     case kOptRht:
     case kOptStochastic:
     case kOptRowScaled:
     case kOptFourOverSix:
     case kOptGivenScale:
     case kOptProfile:
-    case kOptAlways:
-      break;  // covered by ArithmeticOf, or part of every cell
+      return std::nullopt;  // covered by ArithmeticOf, or part of every cell
+    default:
+      return Setting{name, [set = SettingsOf(option.option)[0].set](
+                               RowSpec&, QuantizeOptions& o) {
+                       TensorDesc any;
+                       set(any, o);
+                     }};
   }
-  return std::nullopt;
 }
 
 class Matrix {

@@ -4,7 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/files/quantized_description.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 #include "kernels/plan/profile/profile.h"
+#include "proto/messages.h"
 #include "quantd/quantizer.h"
 #include "tests/client/calls.h"
 #include "tests/client/temp_dir.h"
@@ -13,6 +17,18 @@ namespace quantd {
 namespace {
 
 using nlohmann::json;
+
+// Returns those options of q as text that a file keeps. It does not record
+// whether the caller gave an amax or a scale.
+std::string Kept(QuantizeOptions o, const QuantizedTensor& q) {
+  o.rowwise_amax.clear();
+  o.columnwise_amax.clear();
+  if (!q.options().fp8.scale.empty()) o.fp8.power_of_two.reset();
+  o.fp8.scale.clear();
+  o.fp8.history.reset();
+  o.statistics = false;
+  return wire::ToProto(o).DebugString();
+}
 
 class QuantizedFiles : public testing::Test {
  protected:
@@ -26,39 +42,7 @@ class QuantizedFiles : public testing::Test {
     EXPECT_EQ(loaded->dtype(), q.dtype());
     EXPECT_EQ(loaded->format(), q.format());
     EXPECT_EQ(loaded->usage(), q.usage());
-    const QuantizeOptions& a = q.options();
-    const QuantizeOptions& b = loaded->options();
-    EXPECT_EQ(b.form.scale_layout, a.form.scale_layout);
-    EXPECT_EQ(b.form.compact_scales, a.form.compact_scales);
-    EXPECT_EQ(b.form.row_scaled, a.form.row_scaled);
-    EXPECT_EQ(b.form.scale_256, a.form.scale_256);
-    EXPECT_EQ(b.rht.rowwise, a.rht.rowwise);
-    EXPECT_EQ(b.rht.columnwise, a.rht.columnwise);
-    EXPECT_EQ(b.rht.dimension, a.rht.dimension);
-    EXPECT_EQ(b.rht.sign_mask, a.rht.sign_mask);
-    EXPECT_EQ(b.non_finite, a.non_finite);
-    EXPECT_EQ(b.rounding, a.rounding);
-    if (a.rounding == Rounding::kStochastic) {
-      EXPECT_EQ(b.stochastic.seed, a.stochastic.seed);
-      EXPECT_EQ(b.stochastic.seed_offset, a.stochastic.seed_offset);
-      EXPECT_EQ(b.shard.row_offset, a.shard.row_offset);
-      EXPECT_EQ(b.shard.column_offset, a.shard.column_offset);
-      EXPECT_EQ(b.shard.total_columns, a.shard.total_columns);
-    }
-    EXPECT_EQ(b.nvfp4.four_over_six, a.nvfp4.four_over_six);
-    EXPECT_EQ(b.nvfp4.fast_error, a.nvfp4.fast_error);
-    EXPECT_EQ(b.nvfp4.amax_estimation_scale, a.nvfp4.amax_estimation_scale);
-    EXPECT_EQ(b.fp8.epsilon, a.fp8.epsilon);
-    // A file does not record whether the caller gave the FP8 scale.
-    if (a.fp8.scale.empty()) {
-      EXPECT_EQ(b.fp8.power_of_two, a.fp8.power_of_two);
-    }
-    EXPECT_EQ(b.mx.scale_rule, a.mx.scale_rule);
-    EXPECT_EQ(b.profile, a.profile);
-    EXPECT_EQ(b.splits, a.splits);
-    EXPECT_EQ(b.want_amax, a.want_amax);
-    EXPECT_EQ(b.dbias, a.dbias);
-    EXPECT_EQ(b.dbias_dtype, a.dbias_dtype);
+    EXPECT_EQ(Kept(loaded->options(), q), Kept(q.options(), q));
     for (const TensorSpec& spec : q.parts()) {
       const bool state = spec.kind == TensorKind::kAmaxHistory ||
                          spec.kind == TensorKind::kNextScale;
@@ -106,7 +90,8 @@ TEST_F(QuantizedFiles, KeepEveryFormat) {
   }
 }
 
-TEST_F(QuantizedFiles, KeepEveryOption) {
+// Options that decide which parts there are, and their types and shapes.
+TEST_F(QuantizedFiles, KeepThePartsOfOptions) {
   Input in({32, 128});
   const auto with = [&](Format format, auto change) {
     SCOPED_TRACE(Name(format));
@@ -124,12 +109,6 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
     c.options.non_finite = NonFinite::kPropagate;
   });
   with(Format::kNvfp4, [](auto& c) {
-    c.options.rht.columnwise = c.options.rht.rowwise = true;
-    c.options.rht.dimension = 128;
-    c.sign_seed = 1;
-    c.options.nvfp4.amax_estimation_scale = 1.5f;
-  });
-  with(Format::kNvfp4, [](auto& c) {
     c.options.usage = Usage::kRowwise;
     c.options.form.row_scaled = true;
     c.options.nvfp4.four_over_six = FourOverSix::kMse;
@@ -138,12 +117,6 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
   });
   with(Format::kNvfp4Square,
        [](auto& c) { c.options.form.compact_scales = true; });
-  with(Format::kMxfp4,
-       [](auto& c) { c.options.mx.scale_rule = ScaleRule::kCeil; });
-  with(Format::kFp8BlockE4M3, [](auto& c) {
-    c.options.fp8.power_of_two = false;
-    c.options.fp8.epsilon = 1e-30f;
-  });
   with(Format::kFp8E5M2, [](auto& c) {
     c.options.fp8.scale = {8};
     c.options.fp8.history = HistoryOptions{{1, 2, 3}};
@@ -154,6 +127,62 @@ TEST_F(QuantizedFiles, KeepEveryOption) {
     c.options.usage = Usage::kNone;
     c.options.dbias = c.options.want_amax = true;
   });
+}
+
+// Sets every field of the message that a description keeps to another value
+// than its default.
+void Fill(google::protobuf::Message* m) {
+  using google::protobuf::FieldDescriptor;
+  const auto& values = *m->GetReflection();
+  for (int i = 0; i < m->GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* field = m->GetDescriptor()->field(i);
+    const std::string name(field->name());
+    if (name == "given_amax" || name == "scale" || name == "history" ||
+        name == "statistics") {
+      continue;
+    }
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        Fill(values.MutableMessage(m, field));
+        break;
+      case FieldDescriptor::CPPTYPE_BOOL:
+        values.SetBool(m, field, true);
+        break;
+      case FieldDescriptor::CPPTYPE_FLOAT:
+        values.SetFloat(m, field, 0.1f);
+        break;
+      case FieldDescriptor::CPPTYPE_ENUM:
+        values.SetEnumValue(m, field, field->enum_type()->value_count() - 1);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT32:
+        values.SetUInt32(m, field, 32);
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        values.SetUInt64(m, field, ~uint64_t{0});
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        field->is_repeated() ? values.AddInt64(m, field, 7)
+                             : values.SetInt64(m, field, 64);
+        break;
+      case FieldDescriptor::CPPTYPE_STRING:
+        values.SetString(m, field, "abcd");
+        break;
+      default:
+        ADD_FAILURE() << name;
+    }
+  }
+}
+
+// A new option that is not kept in files fails here.
+TEST(Description, KeepsEveryFieldOfTheOptions) {
+  v1::QuantizeOptions all;
+  Fill(&all);
+  const auto options = wire::FromProto(all);
+  ASSERT_THAT(options, IsOk());
+  const auto again = client::ParseDescription(
+      client::Describe({{DType::kBF16, {7, 32}}, *options}));
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(wire::ToProto(again->options).DebugString(), all.DebugString());
 }
 
 // The metadata also name the library whose bytes the file has. Their

@@ -15,6 +15,7 @@
 #include "kernels/device/devices.h"
 #include "quantd/field_error.h"
 #include "quantd/plan.h"
+#include "tests/kernels/device/plan_rows.h"
 #include "tests/testing/device.h"
 #include "tests/testing/tensors.h"
 
@@ -26,18 +27,23 @@ using O = QuantizeOptions;
 constexpr int64_t kRows = 64;
 constexpr int64_t kCols = 128;
 
-// An option, set to a value other than its default.
+// A field or an option, set to a value other than its default.
 struct Use {
-  std::string_view name;  // the field and its value
+  std::string name;  // the field and its value
   std::function<void(O&)> set;
 };
+// Options whose fields are listed below, one by one. All others are set as in
+// plan_rows.
+constexpr uint32_t kListed = kOptRht | kOptStochastic | kOptFourOverSix |
+                             kOptGivenAmax | kOptEstimation | kOptEpsilon |
+                             kOptPowerOfTwo | kOptGivenScale | kOptHistory;
 
 bool IsBlockScaled(const O& o) {
   return FindFormat(o.format)->scaling == Scaling::kBlock;
 }
 
-const std::vector<Use>& Uses() {
-  static const auto& uses = *new std::vector<Use>{
+std::vector<Use> MakeUses() {
+  std::vector<Use> uses = {
       {"rht.rowwise", [](O& o) { o.rht.rowwise = true; }},
       {"rht.columnwise", [](O& o) { o.rht.columnwise = true; }},
       {"rht.dimension", [](O& o) { o.rht.dimension = 32; }},
@@ -50,9 +56,6 @@ const std::vector<Use>& Uses() {
       {"non_finite reject", [](O& o) { o.non_finite = NonFinite::kReject; }},
       {"rowwise_amax", [](O& o) { o.rowwise_amax = {11}; }},
       {"columnwise_amax", [](O& o) { o.columnwise_amax = {13}; }},
-      {"swizzled", [](O& o) { o.form.scale_layout = Layout::kSwizzled; }},
-      {"compact", [](O& o) { o.form.compact_scales = true; }},
-      {"row_scaled", [](O& o) { o.form.row_scaled = true; }},
       {"scale_256", [](O& o) { o.form.scale_256 = true; }},
       {"stochastic", [](O& o) { o.rounding = Rounding::kStochastic; }},
       {"seed", [](O& o) { o.stochastic.seed = 7; }},
@@ -73,32 +76,39 @@ const std::vector<Use>& Uses() {
        [](O& o) {
          o.fp8.history = {{0, 3, 5}, HistoryRule::kMostRecent, 1};
        }},
-      {"scale_rule floor", [](O& o) { o.mx.scale_rule = ScaleRule::kFloor; }},
-      {"scale_rule ceil", [](O& o) { o.mx.scale_rule = ScaleRule::kCeil; }},
-      {"scale_rule even", [](O& o) { o.mx.scale_rule = ScaleRule::kEven; }},
-      {"splits",
-       [](O& o) {
-         o.splits = {{24, 40}};
-       }},
       {"amax", [](O& o) { o.want_amax = true; }},
-      {"dbias", [](O& o) { o.dbias = true; }},
       {"dbias_dtype", [](O& o) { o.dbias_dtype = DType::kF32; }},
-      {"statistics", [](O& o) { o.statistics = true; }},
   };
+  for (const OptionSpec& option : Options()) {
+    if ((option.option & kListed) != 0) continue;
+    for (const Setting& s : SettingsOf(option.option)) {
+      uses.push_back({s.name, [set = s.set](O& o) {
+                        TensorDesc tensor = {DType::kBF16, {kRows, kCols}};
+                        set(tensor, o);
+                      }});
+    }
+  }
+  return uses;
+}
+
+const std::vector<Use>& Uses() {
+  static const auto& uses = *new std::vector<Use>(MakeUses());
   return uses;
 }
 
 std::string_view FieldOf(const Use& use) {
-  return use.name.substr(0, use.name.find(' '));
+  const std::string_view name = use.name;
+  return name.substr(0, name.find(' '));
 }
 
 // Whether an option may have no effect on this test's inputs. `propagate`
 // changes only some of the replies to NaN, and the fast error of 4over6 matters
-// only at a tie. Without copies, requesting dbias changes nothing, because Run
-// then requests it anyway.
+// only at a tie. A profile may have TransformerEngine's bytes. Without copies,
+// requesting dbias changes nothing, because Run then requests it anyway.
 bool MayHaveNoEffect(Usage usage, std::string_view name) {
   return (usage == Usage::kNone && name == "dbias") ||
-         name == "non_finite propagate" || name == "fast_error";
+         name == "non_finite propagate" || name == "fast_error" ||
+         name == "profile";
 }
 
 // Values of many magnitudes, and a NaN if requested.

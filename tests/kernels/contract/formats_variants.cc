@@ -3,7 +3,10 @@
 #include <iterator>
 
 #include "fmt/format.h"
+#include "kernels/plan/support.h"
 #include "quantd/plan.h"
+#include "tests/kernels/device/plan_rows.h"
+#include "tests/testing/device.h"
 #include "tests/testing/tensors.h"
 
 namespace quantd {
@@ -30,6 +33,14 @@ std::function<void(QuantizeSpec&, size_t)> Rotated(int dimension,
     if (stochastic) Stochastic(s, turn);
   };
 }
+
+// Options that VariantsFor varies by itself, that formats_test.cc combines with
+// every variant, and that it or profiles_test.cc tests alone. All others are
+// set as in plan_rows.
+constexpr uint32_t kElsewhere = kOptRht | kOptStochastic | kOptGivenAmax |
+                                kOptEstimation | kOptSwizzled | kOptCompact |
+                                kOptAlways | kOptRowScaled | kOptFourOverSix |
+                                kOptGivenScale | kOptHistory | kOptProfile;
 
 }  // namespace
 
@@ -75,21 +86,23 @@ std::vector<Variant> VariantsFor(const FormatSpec& f) {
              s.column_amax = {kGivenAmaxes[turn % std::size(kGivenAmaxes)]};
          }});
   }
-  if (f.scaling == Scaling::kMx) {
-    for (int rule = 1; rule < 4; ++rule) {
-      v.push_back({fmt::format("rule {}", rule), [=](QuantizeSpec& s, size_t) {
-                     s.rule = static_cast<oracle::ScaleRule>(rule);
-                   }});
-    }
+  std::vector<Setting> others;
+  for (const OptionSpec& spec : Options()) {
+    if ((f.options & spec.option & ~kElsewhere) == 0) continue;
+    for (Setting& s : SettingsOf(spec.option)) others.push_back(std::move(s));
   }
-  if (f.options & kOptEpsilon) {
-    for (bool pow2 : {false, true}) {
-      v.push_back({fmt::format("power of two {}", pow2),
-                   [=](QuantizeSpec& s, size_t turn) {
-                     s.power_of_two = pow2;
-                     s.epsilon = turn % 2 ? 0.01f : 0.0f;
-                   }});
-    }
+  for (const Setting& setting : others) {
+    v.push_back({setting.name, [=](QuantizeSpec& s, size_t turn) {
+                   TensorDesc tensor;
+                   QuantizeOptions o;
+                   setting.set(tensor, o);
+                   // Sometimes together with another of these options.
+                   const Setting& other = others[turn / 2 % others.size()];
+                   QuantizeOptions both = o;
+                   if (other.option != setting.option) other.set(tensor, both);
+                   SetArithmetic(
+                       turn % 2 && CheckSupport(f, both).ok() ? both : o, &s);
+                 }});
   }
   return v;
 }

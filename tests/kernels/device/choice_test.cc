@@ -169,6 +169,15 @@ TEST(ChoiceTest, CudaDecodesAndRotates) {
   });
 }
 
+// Options that the CPU's tuned functions support. Only the generic function
+// supports any other option.
+constexpr uint32_t kNvfp4Supports =
+    kOptRht | kOptStochastic | kOptFourOverSix | kOptSwizzled | kOptGivenAmax |
+    kOptEstimation | kOptGrouped | kOptDbias | kOptProfile;
+constexpr uint32_t kFp8Supports =
+    kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
+    kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
+
 TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
   std::set<cpu::EncodeKernel> taken;
   ForQuantizeRows(2, [&](const QuantizeRow& row) {
@@ -182,12 +191,12 @@ TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
           columnwise ? HasColumnwise(row.usage) : HasRowwise(row.usage);
       const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
       const bool plain = row.format.format == Format::kNvfp4 &&
-                         !has(kOptRowScaled | kOptStatistics) &&
+                         !has(~kNvfp4Supports) &&
                          (!has(kOptRht) || o.rht.dimension == 16) &&
                          (!has(kOptStochastic) || DrawsWhole(row.plan, o));
       const bool fp8 = row.format.element != DType::kE2M1x2 &&
                        row.format.scaling != Scaling::kChannel &&
-                       !has(kOptStatistics | kOptProfile) && !rotated;
+                       !has(~kFp8Supports) && !rotated;
       const auto got = columnwise ? c.encode.columnwise : c.encode.rowwise;
       EXPECT_EQ(got, !wanted                    ? cpu::EncodeKernel::kNone
                      : plain                    ? cpu::EncodeKernel::kNvfp4

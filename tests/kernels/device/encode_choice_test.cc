@@ -60,6 +60,18 @@ constexpr EncodeKernel kSpecialEncoders[] = {
     EncodeKernel::kMxfp8Tiles,
     EncodeKernel::kMxfp8Strips};
 
+// Options that QuantizeRows supports, and those that some kernel for NVFP4 or
+// FP8 supports. Only the generic kernel supports any other option.
+constexpr uint32_t kPlain =
+    kOptRht | kOptGivenAmax | kOptEstimation | kOptDbias;
+constexpr uint32_t kNvfp4Supports = kPlain | kOptStochastic | kOptFourOverSix |
+                                    kOptSwizzled | kOptCompact | kOptRowScaled |
+                                    kOptGrouped | kOptStatistics | kOptProfile;
+constexpr uint32_t kFp8Supports = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
+                                  kOptPowerOfTwo | kOptGivenScale |
+                                  kOptHistory | kOptScaleRule | kOptGrouped |
+                                  kOptDbias | kOptStatistics | kOptProfile;
+
 // Whether sixteen positions always get their random bytes from a single
 // counter.
 bool DrawsWhole(const QuantizeRow& row) {
@@ -94,9 +106,9 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   const bool te = !has(kOptProfile);
   const bool scaled = has(kOptRowScaled);
   const bool nearest = !has(kOptStochastic | kOptFourOverSix);
-  const bool nvfp4 = row.format.scaling == Scaling::kNvfp4 &&
-                     (!has(kOptRht) || o.rht.dimension == 16) &&
-                     row.plan.cols() % 16 == 0;
+  const bool nvfp4 =
+      row.format.scaling == Scaling::kNvfp4 && !has(~kNvfp4Supports) &&
+      (!has(kOptRht) || o.rht.dimension == 16) && row.plan.cols() % 16 == 0;
   // Tiles rotate only bf16.
   const bool rotatable = row.dtype == DType::kBF16 || !Rotates(row);
   // The random bytes of a block must come from a single counter.
@@ -109,7 +121,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   const bool blocks = tiles && !square && !rowwise_alone;
   const bool fp8 = row.format.element != DType::kE2M1x2 && !square &&
                    two_bytes && row.plan.cols() % 8 == 0 &&
-                   columns < (int64_t{1} << 31) - 1 && !has(kOptRht);
+                   columns < (int64_t{1} << 31) - 1 && !has(~kFp8Supports);
   const bool tensor = fp8 && row.format.scaling == Scaling::kTensor;
   const bool block = fp8 && row.format.scaling == Scaling::kBlock && te;
   // (Profiles of MX multiply, too, but a zero times NaN must stay a zero.)
@@ -119,8 +131,7 @@ bool IsMadeFor(EncodeKernel kernel, const QuantizeRow& row) {
   const bool strips = !rowwise_alone && !has(kOptDbias | kOptSwizzled);
   switch (kernel) {
     case kQuantizeRows:
-      return nvfp4 && te && !square && nearest && rowwise_alone && !two_bytes &&
-             !scaled && !has(kOptGrouped | kOptSwizzled | kOptStatistics);
+      return nvfp4 && !square && rowwise_alone && !two_bytes && !has(~kPlain);
     case kNvfp4Rows:
       return rows && te && nearest && !scaled &&
              (!rotatable || !has(kOptDbias));
@@ -188,12 +199,14 @@ std::string CellOf(const QuantizeRow& row) {
   return has(kOptProfile) ? name + "OfProfiles" : name;
 }
 
-// Whether the frame supports a plan: rows fit the copy engine, indices fit 32
-// bits, a block draws from one counter, and 4over6 is not row-scaled.
+// Whether the frame supports a plan: it knows the options, rows fit the copy
+// engine, indices fit 32 bits, a block draws from one counter, and 4over6 is
+// not row-scaled.
 bool FrameSupports(const QuantizeRow& row) {
   const auto row_bytes =
       row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype));
-  return row_bytes % 16 == 0 && row.plan.rows() < int64_t{1} << 31 &&
+  return (row.options & ~(kNvfp4Supports | kFp8Supports)) == 0 &&
+         row_bytes % 16 == 0 && row.plan.rows() < int64_t{1} << 31 &&
          ColumnsOfChunks(row.plan) < (int64_t{1} << 32) - 1 &&
          ((row.options & kOptStochastic) == 0 || DrawsWhole(row)) &&
          !((row.options & kOptFourOverSix) != 0 &&

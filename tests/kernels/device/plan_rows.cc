@@ -143,7 +143,9 @@ std::vector<Setting> WaysOf(Option option) {
           Simply("epsilon", [](QuantizeOptions& o) { o.fp8.epsilon = 0.01f; })};
     case kOptPowerOfTwo:
       return {Simply("power_of_two",
-                     [](QuantizeOptions& o) { o.fp8.power_of_two = true; })};
+                     [](QuantizeOptions& o) { o.fp8.power_of_two = true; }),
+              Simply("power_of_two no",
+                     [](QuantizeOptions& o) { o.fp8.power_of_two = false; })};
     case kOptGivenScale:
       return {Simply("given_scale", [](QuantizeOptions& o) {
         o.fp8.scale.assign(o.splits ? o.splits->size() : 1, 2.0f);
@@ -155,9 +157,17 @@ std::vector<Setting> WaysOf(Option option) {
         o.fp8.history = HistoryOptions{.amax = std::vector<float>(4 * n, 1.0f)};
       })};
     case kOptScaleRule:
-      return {Simply("scale_rule", [](QuantizeOptions& o) {
-        o.mx.scale_rule = ScaleRule::kEven;
-      })};
+      return {Simply("scale_rule floor",
+                     [](QuantizeOptions& o) {
+                       o.mx.scale_rule = ScaleRule::kFloor;
+                     }),
+              Simply("scale_rule ceil",
+                     [](QuantizeOptions& o) {
+                       o.mx.scale_rule = ScaleRule::kCeil;
+                     }),
+              Simply("scale_rule even", [](QuantizeOptions& o) {
+                o.mx.scale_rule = ScaleRule::kEven;
+              })};
     case kOptGrouped:
       return {{.name = "grouped", .set = [](TensorDesc& t, QuantizeOptions& o) {
                  o.splits = SplitsOf(t.shape[0]);

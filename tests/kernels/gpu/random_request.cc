@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 #include "kernels/plan/support.h"
+#include "tests/kernels/device/plan_rows.h"
 
 namespace quantd {
 namespace {
@@ -33,6 +34,13 @@ constexpr DType kTypes[] = {DType::kBF16, DType::kF32, DType::kF16};
 // Extreme and ordinary amaxes for global scales.
 constexpr float kAmaxes[] = {1.7f,     0.0f,  1e-45f,  1e-38f,  7.9e-36f, 3e-5f,
                              65504.0f, 3e38f, 1.2e30f, 3.4e38f, 448.0f,   6.0f};
+
+// Options that have their own lines in DrawQuantize and DrawTeOptions. All
+// others are set as in plan_rows.
+constexpr uint32_t kDrawn =
+    kOptRht | kOptStochastic | kOptFourOverSix | kOptSwizzled | kOptGivenAmax |
+    kOptEstimation | kOptEpsilon | kOptPowerOfTwo | kOptGivenScale |
+    kOptHistory | kOptScaleRule | kOptAlways | kOptProfile;
 
 // Draws a request that is usually legal.
 class Drawing {
@@ -169,8 +177,6 @@ class Drawing {
         if (has(kOptEstimation, 4)) o->nvfp4.amax_estimation_scale = 1.5f;
       }
     }
-    o->form.compact_scales = has(kOptCompact, 4);
-    o->form.row_scaled = has(kOptRowScaled, 4);
     if (has(kOptStochastic, 3)) {
       o->rounding = Rounding::kStochastic;
       o->stochastic.seed = dice_.Next();
@@ -188,6 +194,12 @@ class Drawing {
       if (has(kOptEpsilon, 4)) o->fp8.epsilon = DrawAmaxValue();
     }
     o->dbias = dice_.OneIn(4);
+    // Options that are not drawn above.
+    for (const OptionSpec& spec : Options()) {
+      if ((spec.option & kDrawn) != 0 || !has(spec.option, 4)) continue;
+      const std::vector<Setting> settings = SettingsOf(spec.option);
+      settings[dice_.Below(std::ssize(settings))].set(tensor_, *o);
+    }
   }
   void DrawGivenAmax(const FormatSpec& f, QuantizeOptions* o) {
     int64_t rows = tensor_.shape[0];

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
+#include <iterator>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/plan/support.h"
+#include "tests/kernels/device/plan_rows.h"
 #include "tests/kernels/plan/plan_request.h"
 
 namespace quantd {
@@ -14,122 +17,49 @@ namespace {
 
 using Edit = std::function<void(QuantizeOptions&)>;
 
-// An option used in the simplest way, and the formats that have it. This list
-// is written from the rules, not from the table under test.
-struct Use {
-  std::string_view name;
-  std::string_view field;
-  std::vector<std::string_view> formats;
-  Edit edit;
-};
+const OptionSpec& Spec(Option option) {
+  return *std::find_if(Options().begin(), Options().end(),
+                       [=](const auto& s) { return s.option == option; });
+}
 
-const std::vector<Use>& Uses() {
-  static const std::vector<std::string_view> nvfp4 = {"nvfp4", "nvfp4_2d"};
-  static const std::vector<std::string_view> tensor = {"fp8_e4m3", "fp8_e5m2"};
-  static const std::vector<std::string_view> mx = {"mxfp8_e4m3", "mxfp8_e5m2",
-                                                   "mxfp4"};
-  static const std::vector<std::string_view> block = {
-      "fp8_block_e4m3", "fp8_block_e5m2", "fp8_block_2d_e4m3",
-      "fp8_block_2d_e5m2"};
-  static const auto join =
-      [](std::initializer_list<std::vector<std::string_view>> lists) {
-        std::vector<std::string_view> all;
-        for (const auto& list : lists) {
-          all.insert(all.end(), list.begin(), list.end());
-        }
-        return all;
-      };
-  static const std::vector<std::string_view> channel = {"fp8_channel_e4m3"};
-  static const auto all = join({nvfp4, tensor, mx, block, channel});
-  using O = QuantizeOptions;
-  static const auto& uses = *new std::vector<Use>{
-      {"rht", "rht", join({{"nvfp4"}, mx}),
-       [](O& o) { o.rht.columnwise = true; }},
-      {"stochastic",
-       "rounding",
-       {"nvfp4", "nvfp4_2d", "mxfp4"},
-       [](O& o) { o.rounding = Rounding::kStochastic; }},
-      {"row_scaled",
-       "form.row_scaled",
-       {"nvfp4"},
-       [](O& o) { o.form.row_scaled = true; }},
-      {"four_over_six", "four_over_six", nvfp4,
-       [](O& o) { o.nvfp4.four_over_six = FourOverSix::kMse; }},
-      {"swizzled", "form.scale_layout", join({nvfp4, mx}),
-       [](O& o) { o.form.scale_layout = Layout::kSwizzled; }},
-      {"compact",
-       "form.compact_scales",
-       {"nvfp4_2d"},
-       [](O& o) { o.form.compact_scales = true; }},
-      {"given_amax", "given_amax", join({nvfp4, tensor, channel}),
-       [](O& o) {
-         const bool lines = o.format == Format::kFp8ChannelE4M3;
-         o.rowwise_amax.assign(lines ? 32 : 1, 1);
-       }},
-      {"estimation",
-       "amax_estimation_scale",
-       {"nvfp4"},
-       [](O& o) {
-         o.nvfp4.amax_estimation_scale = 2.0f;
-         o.rht.columnwise = true;
-       }},
-      {"epsilon", "epsilon", join({tensor, block, channel}),
-       [](O& o) { o.fp8.epsilon = 1e-12f; }},
-      {"power_of_two", "power_of_two", join({tensor, block, channel}),
-       [](O& o) { o.fp8.power_of_two = false; }},
-      {"given_scale", "scale", tensor, [](O& o) { o.fp8.scale = {7}; }},
-      {"history", "history", tensor,
-       [](O& o) {
-         o.fp8.history = HistoryOptions{{0, 1}};
-         o.fp8.scale = {7};
-       }},
-      {"scale_rule", "scale_rule", mx,
-       [](O& o) { o.mx.scale_rule = ScaleRule::kFloor; }},
-      {"grouped", "splits", all,
-       [](O& o) {
-         o.splits = {{16, 16}};
-       }},
-      {"dbias", "dbias", all, [](O& o) { o.dbias = true; }},
-      {"statistics", "statistics", all, [](O& o) { o.statistics = true; }},
-      {"profile",
-       "profile",
-       {"nvfp4", "fp8_e4m3", "mxfp8_e4m3", "mxfp4", "fp8_block_2d_e4m3",
-        "fp8_channel_e4m3"},
-       [](O& o) {
-         o.profile = Profile::kModelopt047;
-         o.usage = Usage::kRowwise;
-       }},
-  };
-  return uses;
+// A request for a format, with these settings in this order.
+PlanRequest With(Format format, Usage usage,
+                 std::initializer_list<const Setting*> settings) {
+  PlanRequest r(format);
+  r.tensor = Tensor({32, 128});
+  r.quantize.usage = usage;
+  for (const Setting* s : settings) s->set(r.tensor, r.quantize);
+  return r;
 }
 
 TEST(OptionsTest, EveryOptionOfEveryFormat) {
-  ASSERT_EQ(Uses().size(), Options().size());
   ASSERT_EQ(std::size(kFormats), 12u);
   for (const FormatSpec& format : kFormats) {
-    for (size_t i = 0; i < Uses().size(); ++i) {
-      const Use& use = Uses()[i];
-      SCOPED_TRACE(fmt::format("{} of {}", use.name, format.name));
-      EXPECT_EQ(Options()[i].name, use.name);
-      EXPECT_EQ(Options()[i].field, use.field);
-      PlanRequest r(format.format);
-      use.edit(r.quantize);
-      const absl::Status status = Make(kQuantize, r).status();
-      const auto& has = use.formats;
-      if (std::find(has.begin(), has.end(), format.name) != has.end()) {
-        EXPECT_THAT(status, IsOk());
-        continue;
+    for (const OptionSpec& spec : Options()) {
+      ASSERT_FALSE(SettingsOf(spec.option).empty()) << spec.name;
+      for (const Setting& s : SettingsOf(spec.option)) {
+        SCOPED_TRACE(fmt::format("{} of {}", s.name, format.name));
+        if ((format.options & spec.option) != 0) {
+          // Some settings are only for requests of one copy.
+          EXPECT_TRUE(std::any_of(
+              std::begin(kUsages), std::end(kUsages), [&](Usage usage) {
+                return Make(kQuantize, With(format.format, usage, {&s})).ok();
+              }));
+          continue;
+        }
+        const PlanRequest r = With(format.format, Usage::kBoth, {&s});
+        const absl::Status status = Make(kQuantize, r).status();
+        ASSERT_FALSE(status.ok());
+        // A setting may need another option, which may be refused first.
+        if ((UsedOptions(r.quantize) & ~format.options) != spec.option) {
+          EXPECT_TRUE(GetFieldViolation(status).has_value());
+          continue;
+        }
+        ExpectRefused(
+            status, spec.field,
+            fmt::format("{} only with {}", spec.name, FormatsWith(spec.option)),
+            fmt::format("{} with {}", spec.name, format.name));
       }
-      ASSERT_FALSE(status.ok());
-      // Estimation and history need another option, which may be refused first.
-      if (use.name == "estimation" || use.name == "history") {
-        EXPECT_TRUE(GetFieldViolation(status).has_value());
-        continue;
-      }
-      ExpectRefused(
-          status, use.field,
-          fmt::format("{} only with {}", use.name, fmt::join(has, ", ")),
-          fmt::format("{} with {}", use.name, format.name));
     }
   }
 }
@@ -147,43 +77,34 @@ TEST(OptionsTest, EstimationAndHistoryNameTheirFormats) {
                 "history only with fp8_e4m3, fp8_e5m2", "history with nvfp4");
 }
 
-struct Pair {
-  Format format;
-  std::string_view a, b;  // names of Uses
-  std::string_view field;
-};
-
-Edit UseOf(std::string_view name) {
-  for (const Use& use : Uses()) {
-    if (use.name == name) return use.edit;
-  }
-  ADD_FAILURE() << name;
-  return [](QuantizeOptions&) {};
-}
-
 TEST(OptionsTest, OptionsThatExcludeEachOther) {
-  const Pair pairs[] = {
-      {Format::kNvfp4, "four_over_six", "stochastic", "four_over_six"},
-      {Format::kNvfp4Square, "four_over_six", "stochastic", "four_over_six"},
-      {Format::kNvfp4, "four_over_six", "rht", "four_over_six"},
-      {Format::kNvfp4, "row_scaled", "stochastic", "form.row_scaled"},
-      {Format::kNvfp4, "row_scaled", "rht", "form.row_scaled"},
-      {Format::kNvfp4Square, "swizzled", "compact", "form.scale_layout"},
-      {Format::kFp8E5M2, "given_scale", "given_amax", "scale"},
-      {Format::kFp8E4M3, "given_scale", "epsilon", "scale"},
-      {Format::kFp8E5M2, "given_scale", "power_of_two", "scale"},
-  };
-  // The next test has one more pair, and profiles_test.cc those of profiles.
-  size_t others = 0;
-  for (const Conflict& c : Conflicts()) others += c.a != kOptProfile;
-  EXPECT_EQ(others, 9u);
-  for (const Pair& p : pairs) {
-    SCOPED_TRACE(fmt::format("{} and {}", p.a, p.b));
-    PlanRequest r(p.format);
-    UseOf(p.a)(r.quantize);
-    UseOf(p.b)(r.quantize);
-    ExpectRefused(Make(kQuantize, r).status(), p.field,
-                  fmt::format("{} or {}, not both", p.a, p.b), "both");
+  for (const Conflict& c : Conflicts()) {
+    int checked = 0;
+    for (const FormatSpec& format : kFormats) {
+      if ((format.options & c.a) == 0 || (format.options & c.b) == 0) continue;
+      for (const Setting& a : SettingsOf(c.a)) {
+        for (const Setting& b : SettingsOf(c.b)) {
+          SCOPED_TRACE(
+              fmt::format("{} and {} of {}", a.name, b.name, format.name));
+          const PlanRequest r = With(format.format, Usage::kBoth, {&a, &b});
+          const absl::Status status = Make(kQuantize, r).status();
+          ASSERT_FALSE(status.ok());
+          // A setting may need another option, which may be refused first.
+          if (UsedOptions(r.quantize) != (c.a | c.b)) continue;
+          ExpectRefused(
+              status, Spec(c.a).field,
+              fmt::format(
+                  "{} or {}, not both{}", Spec(c.a).name, Spec(c.b).name,
+                  c.columnwise_only ? " (a rowwise copy alone may have both)"
+                                    : ""),
+              "both");
+          ++checked;
+        }
+      }
+    }
+    const bool needs_another = c.b == kOptEstimation || c.b == kOptHistory;
+    EXPECT_EQ(checked == 0, needs_another)
+        << Spec(c.a).name << " " << Spec(c.b).name;
   }
 }
 
@@ -204,36 +125,35 @@ TEST(OptionsTest, FourOverSixWithRowScalesIsRowwiseOnly) {
 }
 
 // All other combinations are legal. These pairs are the most likely to be
-// refused by mistake.
+// refused by mistake. Groups come first, because others have values for each.
 TEST(OptionsTest, LegalCombinations) {
   const struct {
     Format format;
     std::vector<std::string_view> names;
   } kCases[] = {
-      {Format::kNvfp4, {"rht", "stochastic", "grouped", "dbias", "statistics"}},
-      {Format::kNvfp4, {"rht", "given_amax", "swizzled", "grouped"}},
+      {Format::kNvfp4, {"grouped", "rht", "stochastic", "dbias", "statistics"}},
+      {Format::kNvfp4, {"grouped", "rht", "given_amax", "swizzled"}},
       {Format::kNvfp4, {"rht", "estimation", "stochastic", "swizzled"}},
-      {Format::kNvfp4, {"row_scaled", "swizzled", "grouped", "dbias"}},
-      {Format::kNvfp4, {"four_over_six", "swizzled", "grouped", "given_amax"}},
-      {Format::kNvfp4Square, {"four_over_six", "compact", "grouped"}},
+      {Format::kNvfp4, {"grouped", "swizzled", "row_scaled", "dbias"}},
+      {Format::kNvfp4, {"grouped", "four_over_six", "swizzled", "given_amax"}},
+      {Format::kNvfp4Square, {"grouped", "four_over_six", "compact"}},
       {Format::kNvfp4Square, {"stochastic", "compact", "given_amax"}},
-      {Format::kFp8E5M2, {"epsilon", "power_of_two", "grouped", "given_amax"}},
-      {Format::kFp8E4M3, {"history", "dbias", "statistics", "given_scale"}},
-      {Format::kFp8E5M2, {"history", "grouped", "dbias"}},
-      {Format::kMxfp8E4M3, {"rht", "scale_rule", "swizzled", "grouped"}},
+      {Format::kFp8E5M2, {"grouped", "epsilon", "power_of_two", "given_amax"}},
+      {Format::kFp8E4M3, {"given_scale", "history", "dbias", "statistics"}},
+      {Format::kFp8E5M2, {"grouped", "history", "dbias"}},
+      {Format::kMxfp8E4M3, {"grouped", "rht", "scale_rule", "swizzled"}},
       {Format::kMxfp4, {"rht", "stochastic", "scale_rule", "swizzled"}},
-      {Format::kFp8BlockE4M3, {"epsilon", "power_of_two", "grouped", "dbias"}},
-      {Format::kFp8SquareE5M2, {"epsilon", "power_of_two", "grouped"}},
+      {Format::kFp8BlockE4M3, {"grouped", "epsilon", "power_of_two", "dbias"}},
+      {Format::kFp8SquareE5M2, {"grouped", "epsilon", "power_of_two"}},
       {Format::kFp8ChannelE4M3, {"epsilon", "given_amax", "statistics"}},
   };
   for (const auto& c : kCases) {
     PlanRequest r(c.format);
-    for (std::string_view name : c.names) UseOf(name)(r.quantize);
-    if (r.quantize.splits && !r.quantize.rowwise_amax.empty()) {
-      r.quantize.rowwise_amax = {1, 2};
-    }
-    if (r.quantize.splits && r.quantize.fp8.history) {
-      r.quantize.fp8.scale = {1, 2};
+    for (std::string_view name : c.names) {
+      const auto spec =
+          std::find_if(Options().begin(), Options().end(),
+                       [&](const auto& s) { return s.name == name; });
+      SettingsOf(spec->option)[0].set(r.tensor, r.quantize);
     }
     EXPECT_THAT(Make(kQuantize, r), IsOk())
         << Name(c.format) << fmt::format(" {}", fmt::join(c.names, " "));

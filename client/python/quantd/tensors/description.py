@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
+
 from quantd import options
 from quantd import quantd_pb2 as pb
 from quantd.errors import Invalid
@@ -11,30 +13,24 @@ from quantd.tensors.described import Described
 from quantd.words import (
   DTYPES,
   FLOATS,
-  FORMATS,
-  FOUR_OVER_SIXES,
   LAYOUTS,
   NON_FINITES,
-  PROFILES,
-  ROUNDINGS,
-  SCALE_RULES,
-  USAGES,
   Words,
 )
 
-# Keys that are present if a field is set: its path, and its words or type.
-_FIELDS: dict[str, tuple[str, Any]] = {
-  "compact_scales": ("form.compact_scales", bool),
-  "row_scaled": ("form.row_scaled", bool),
-  "scale_256": ("form.scale_256", bool),
-  "four_over_six": ("four_over_six", FOUR_OVER_SIXES),
-  "fast_error": ("fast_error", bool),
-  "amax_estimation_scale": ("amax_estimation_scale", float),
-  "epsilon": ("epsilon", float),
-  "power_of_two": ("power_of_two", bool),
-  "scale_rule": ("scale_rule", SCALE_RULES),
-  "profile": ("profile", PROFILES),
-  "amax": ("amax", bool),
+# Fields of QuantizeOptions that a description omits or writes in a form of
+# their own. Every other field has a key of its name, also if it lies inside a
+# message: a new option is kept without a line here.
+_OTHERS = {
+  "given_amax",
+  "scale",
+  "history",
+  "statistics",
+  "rht",
+  "splits",
+  "shard",
+  "dbias",
+  "dbias_dtype",
 }
 # Most descriptions have about 300 bytes. A list of splits is the longest part.
 _MOST = 2 << 20
@@ -81,33 +77,40 @@ def _describe_rht(rht: pb.Rht) -> dict[str, Any]:
   }
 
 
+def _write(message: Any, j: dict[str, Any]) -> None:
+  """Writes all fields that are set."""
+  for field, value in message.ListFields():
+    if field.name in _OTHERS:
+      continue
+    if field.message_type is not None:
+      _write(value, j)
+    elif field.enum_type is not None:
+      j[field.name] = Words(field.enum_type).word(value)
+    else:
+      j[field.name] = value
+
+
 def describe(t: Described) -> str:
   """Writes everything needed for decoding, and the options."""
   o = t.options
   j: dict[str, Any] = {
-    "format": t.format,
-    "shape": list(t.shape),
-    "dtype": t.dtype,
-    "flatten_axis": t.flatten_axis,
-    "usage": t.usage,
-    "rht": _describe_rht(o.rht),
     "non_finite": NON_FINITES.word(o.non_finite),
-    "scale_layout": LAYOUTS.word(o.form.scale_layout or pb.LAYOUT_LINEAR),
+    "scale_layout": LAYOUTS.word(pb.LAYOUT_LINEAR),
+    "rht": _describe_rht(o.rht),
   }
-  for key, (path, kind) in _FIELDS.items():
-    above, _, name = path.rpartition(".")
-    inside = getattr(o, above) if above else o
-    if any(field.name == name for field, _ in inside.ListFields()):
-      value = getattr(inside, name)
-      j[key] = kind.word(value) if isinstance(kind, Words) else kind(value)
+  _write(o, j)
+  j["format"] = t.format
+  j["shape"] = list(t.shape)
+  j["dtype"] = t.dtype
+  j["flatten_axis"] = t.flatten_axis
+  j["usage"] = t.usage
   if j.get("scale_rule") == "up" and not o.profile:
     del j["scale_rule"]
   if o.HasField("splits"):
     j["splits"] = list(o.splits.rows)
     if o.splits.partial:
       j["partial_splits"] = True
-  if o.rounding != pb.ROUNDING_NEAREST:
-    j["rounding"] = ROUNDINGS.word(o.rounding)
+  if o.rounding == pb.ROUNDING_STOCHASTIC:
     j["seed"] = o.stochastic.seed
     j["seed_offset"] = o.stochastic.seed_offset
     shard = o.shard
@@ -161,27 +164,38 @@ def _parse_rht(f: _Fields, o: pb.QuantizeOptions) -> None:
     )
 
 
-def _parse_options(f: _Fields, o: pb.QuantizeOptions) -> None:
-  """Parses keys that did not exist in version 1."""
-  for key, (path, kind) in _FIELDS.items():
-    if key in f.found:
-      value = (
-        kind.parse(key, f.get(key, str))
-        if isinstance(kind, Words)
-        else f.get(key, kind)
-      )
-      options.set_field(o, path, value)
+# Types of values in JSON; all others are integers.
+_KINDS = {
+  FieldDescriptor.CPPTYPE_FLOAT: float,
+  FieldDescriptor.CPPTYPE_BOOL: bool,
+}
+
+
+def _read(f: _Fields, message: Any) -> None:
+  """Reads what `_write` wrote. A missing key leaves its field unset."""
+  for field in message.DESCRIPTOR.fields:
+    name = field.name
+    if name in _OTHERS:
+      continue
+    if field.message_type is not None:
+      _read(f, getattr(message, name))
+    elif name in f.found and field.enum_type is not None:
+      words = Words(field.enum_type)
+      setattr(message, name, words.parse(name, f.get(name, str)))
+    elif name in f.found:
+      kind = _KINDS.get(field.cpp_type, int)
+      setattr(message, name, f.get(name, kind))
+
+
+def _read_own_forms(f: _Fields, o: pb.QuantizeOptions) -> None:
+  """Reads the fields that have a form of their own, except the rotation."""
   if "splits" in f.found:
     o.splits.rows.extend(f.sizes("splits"))
     o.splits.partial = f.get("partial_splits", bool, False)
-  o.rounding = ROUNDINGS.parse("rounding", f.get("rounding", str, "nearest"))
-  if o.rounding == pb.ROUNDING_STOCHASTIC:
-    o.stochastic.seed = f.get("seed", int, 0)
-    o.stochastic.seed_offset = f.get("seed_offset", int, 0)
-    if "shard" in f.found:
-      rows, columns, total = f.sizes("shard")
-      o.shard.row_offset, o.shard.column_offset = rows, columns
-      o.shard.total_columns = total
+  if o.rounding == pb.ROUNDING_STOCHASTIC and "shard" in f.found:
+    rows, columns, total = f.sizes("shard")
+    o.shard.row_offset, o.shard.column_offset = rows, columns
+    o.shard.total_columns = total
   if "dbias" in f.found:
     o.dbias = True
     o.dbias_dtype = DTYPES.parse("dbias", f.get("dbias", str), FLOATS)
@@ -193,18 +207,14 @@ def parse_description(text: Any) -> tuple[pb.Tensor, pb.QuantizeOptions] | None:
     return None
   try:
     f = _Fields(json.loads(text))
-    o = pb.QuantizeOptions(
-      format=FORMATS.parse("format", f.get("format", str)),
-      usage=USAGES.parse("usage", f.get("usage", str)),
-      non_finite=NON_FINITES.parse("non_finite", f.get("non_finite", str)),
-    )
+    for key in ("format", "usage", "non_finite", "scale_layout"):
+      f.get(key, str)
+    o = pb.QuantizeOptions()
+    _read(f, o)
     tensor = tensor_from_elsewhere(
       f.sizes("shape"), f.get("dtype", str), f.get("flatten_axis", int)
     )
-    layout = LAYOUTS.parse("scale_layout", f.get("scale_layout", str))
-    _parse_options(f, o)
-    if layout == pb.LAYOUT_SWIZZLED:
-      o.form.scale_layout = layout
+    _read_own_forms(f, o)
     _parse_rht(_Fields(f.found.get("rht")), o)
     check_splits(tensor, o)
   except (ValueError, TypeError, OverflowError, Invalid, RecursionError):

@@ -58,7 +58,7 @@ struct Cell {
     p.square = kSquare;
     p.numerics.other = kOther;
     if constexpr (!kFp8) p.element = DType::kE2M1x2;
-    if constexpr (!kPicks) p.four_over_six = FourOverSix::kOff;
+    if constexpr (!kPicks) p.nvfp4.four_over_six = FourOverSix::kOff;
     p.stochastic = kDraws;
     if constexpr (kScaling == Scaling::kNvfp4) p.scale = DType::kE4M3;
     if constexpr (kMx) p.scale = DType::kE8M0;

@@ -90,7 +90,7 @@ class FrameGroup {
     const float amax = one ? *task.amax : 0.0f;
     if constexpr (C::kPicks) {
       copy->errors.Fill(Team::thread(), kThreads, amax, params_.range,
-                        params_.fast_error);
+                        params_.nvfp4.fast_error);
     }
     if constexpr (C::kFits) {
       if (one) copy->fits.Fill(amax, params_.range);

@@ -72,7 +72,7 @@ __device__ __forceinline__ void BringCodeTable(const EncodeArgs& a,
                                                const CopyTask& copy,
                                                ErrorTable* table) {
   table->Fill(Team::thread(), kThreads, *copy.amax, a.params.range,
-              a.params.fast_error);
+              a.params.nvfp4.fast_error);
 }
 
 // b / 6, correctly rounded if the result is normal.
@@ -313,10 +313,11 @@ struct ByMetric {
 template <typename F>
 cudaError_t ForMetric(const EncodeParams& p, const F& f) {
   const auto with = [&](auto mse) {
-    return p.fast_error ? f(mse, std::true_type{}) : f(mse, std::false_type{});
+    return p.nvfp4.fast_error ? f(mse, std::true_type{})
+                              : f(mse, std::false_type{});
   };
-  return p.four_over_six == FourOverSix::kMse ? with(std::true_type{})
-                                              : with(std::false_type{});
+  return p.nvfp4.four_over_six == FourOverSix::kMse ? with(std::true_type{})
+                                                    : with(std::false_type{});
 }
 
 }  // namespace quantd::cuda

@@ -57,8 +57,8 @@ __device__ __forceinline__ uint32_t PickCode(const EncodeParams& kept,
                                              uint32_t max, uint32_t clean) {
   const float base = BaseOf(max, table.s);
   const bool known = table.ordinary && !IsRare(max, base);
-  const bool fast = p.fast_error;
-  const bool mse = p.four_over_six == FourOverSix::kMse;
+  const bool fast = p.nvfp4.fast_error;
+  const bool mse = p.nvfp4.four_over_six == FourOverSix::kMse;
   const float times = fast ? table.s : 1.0f;
   Candidates c = {ScaleForFour(base), ScaleForSix(base), {}};
   c.errors = mse ? NearErrors<true>(v, table, times, c.four, c.six)

@@ -329,7 +329,7 @@ TEST_F(ModuleLists, LeavesOutStoredFusionsWhosePartsShareFp8Blocks) {
 
 // transformers splits these weights while it loads them, but not their scales.
 TEST_F(ModuleLists, LeavesOutFusionsThatTransformersSplits) {
-  Family f = {"split", LlamaConfig(), {}};
+  Family f = {"split", LlamaConfig(), {}, {}, {}};
   f.config["model_type"] = "hrm_text";
   const std::string l = "model.layers.0.";
   for (const char* name :

@@ -103,6 +103,7 @@ absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
   o.shard.total_columns = m.shard().total_columns();
   o.nvfp4.four_over_six = static_cast<FourOverSix>(m.four_over_six());
   o.nvfp4.fast_error = m.fast_error();
+  o.nvfp4.scale_search = m.scale_search();
   if (m.has_amax_estimation_scale()) {
     o.nvfp4.amax_estimation_scale = m.amax_estimation_scale();
   }
@@ -149,6 +150,7 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
   }
   m.set_four_over_six(ToProto(o.nvfp4.four_over_six));
   m.set_fast_error(o.nvfp4.fast_error);
+  m.set_scale_search(o.nvfp4.scale_search);
   if (o.nvfp4.amax_estimation_scale) {
     m.set_amax_estimation_scale(*o.nvfp4.amax_estimation_scale);
   }

@@ -29,6 +29,7 @@ constexpr NameRow<Dialect> kDialects[] = {
 constexpr NameRow<WeightFormat> kWeightFormats[] = {
     {WeightFormat::kNvfp4, "nvfp4"},
     {WeightFormat::kNvfp4FourOverSix, "nvfp4_4over6"},
+    {WeightFormat::kNvfp4Search, "nvfp4_search"},
     {WeightFormat::kFp8, "fp8"},
     {WeightFormat::kFp8Dynamic, "fp8_dynamic"},
     {WeightFormat::kFp8Block, "fp8_block"},
@@ -98,6 +99,9 @@ std::vector<WeightLayout> MakeLayouts() {
   add(D::kCompressedTensors, W::kNvfp4FourOverSix, F::kNvfp4, P::kTe,
       Shape::kBlocks, {packed, e4m3, divisor, input_divisor})
       .four_over_six = true;
+  add(D::kCompressedTensors, W::kNvfp4Search, F::kNvfp4, P::kTe, Shape::kBlocks,
+      {packed, e4m3, divisor, input_divisor})
+      .scale_search = true;
   add(D::kCompressedTensors, W::kFp8, F::kFp8E4M3, P::kCompressedTensors020,
       Shape::kOne, {fp8, scale("F32"), input});
   add(D::kCompressedTensors, W::kFp8Dynamic, F::kFp8ChannelE4M3,
@@ -113,6 +117,9 @@ std::vector<WeightLayout> MakeLayouts() {
   add(D::kModelOpt, W::kNvfp4FourOverSix, F::kNvfp4, P::kTe, Shape::kBlocks,
       {fp4, e4m3, second, input})
       .four_over_six = true;
+  add(D::kModelOpt, W::kNvfp4Search, F::kNvfp4, P::kTe, Shape::kBlocks,
+      {fp4, e4m3, second, input})
+      .scale_search = true;
   add(D::kModelOpt, W::kFp8, F::kFp8E4M3, P::kModelopt047, Shape::kScalar,
       {fp8, StoredPart{S::kScales, ".weight_scale", "F32", ".weight_scale_inv"},
        StoredPart{S::kInputScale, ".input_scale", "F32", ".activation_scale"}})
@@ -206,6 +213,7 @@ QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
   if (layout.format == WeightFormat::kFp8Block && profile == Profile::kTe) {
     options.fp8.power_of_two = false;
   }
+  options.nvfp4.scale_search = layout.scale_search;
   if (layout.four_over_six) {
     options.nvfp4.four_over_six = FourOverSix::kMse;
     options.form.scale_256 = true;
@@ -214,7 +222,8 @@ QuantizeOptions OptionsOf(const WeightLayout& layout, Profile profile) {
 }
 
 absl::Status CheckProfileOf(const WeightLayout& layout, Profile profile) {
-  if (layout.four_over_six && profile != layout.profile) {
+  if ((layout.four_over_six || layout.scale_search) &&
+      profile != layout.profile) {
     return FieldError("--profile",
                       fmt::format("{}, the only profile that has {}",
                                   Name(layout.profile), Name(layout.format)),
@@ -288,8 +297,10 @@ std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
 }
 
 WeightFormat StoredAs(WeightFormat format) {
-  return format == WeightFormat::kNvfp4FourOverSix ? WeightFormat::kNvfp4
-                                                   : format;
+  return format == WeightFormat::kNvfp4FourOverSix ||
+                 format == WeightFormat::kNvfp4Search
+             ? WeightFormat::kNvfp4
+             : format;
 }
 
 float GlobalOf(Global rule, float amax) {

@@ -31,6 +31,7 @@ enum class WeightFormat {
   kBf16,
   kNvfp4,
   kNvfp4FourOverSix,  // stored as kNvfp4, made with TransformerEngine's 4over6
+  kNvfp4Search,       // stored as kNvfp4, made with scale_search
   kFp8,               // one scale for each tensor
   kFp8Dynamic,        // one scale for each row
   kFp8Block,          // one scale for each block of 128 x 128
@@ -98,6 +99,7 @@ struct WeightLayout {
   // Whether all experts of a layer are one tensor, with a dimension for blocks.
   bool stacked = false;
   bool four_over_six = false;
+  bool scale_search = false;
 };
 
 // Returns nullptr if the dialect does not have the format.

@@ -129,6 +129,9 @@ void AddScales(CLI::App* app, Options* o) {
                 "With --four-over-six: limit block scales to 256");
   app->add_flag("--fast-error", q.nvfp4.fast_error,
                 "With --four-over-six: compare errors before scaling back");
+  app->add_flag("--scale-search", q.nvfp4.scale_search,
+                "Try six scales for each block, and keep the best" +
+                    For(kOptScaleSearch));
   app->add_option("--epsilon", q.fp8.epsilon,
                   "Replace smaller amaxes by this one" + For(kOptEpsilon));
   Named(app, "--power-of-two", "YES/NO",
@@ -310,6 +313,7 @@ void AddQuantize(CLI::App* app, Options* o) {
   Named(app, "--format", "FORMAT", "Format of the codes (default nvfp4)",
         FormatNames(), ParseFormatWord, [o](const QuantizeOptions& q) {
           o->quantize.format = q.format;
+          o->quantize.nvfp4.scale_search |= q.nvfp4.scale_search;
           if (q.nvfp4.four_over_six == FourOverSix::kOff) return;
           o->quantize.nvfp4.four_over_six = q.nvfp4.four_over_six;
           o->quantize.form.scale_256 = q.form.scale_256;

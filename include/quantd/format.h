@@ -119,6 +119,7 @@ enum Option : uint32_t {
   kOptDbias = 1 << 14,
   kOptStatistics = 1 << 15,
   kOptProfile = 1 << 16,
+  kOptScaleSearch = 1 << 17,
   // Options that every format allows.
   kOptAlways = kOptGrouped | kOptDbias | kOptStatistics,
 };
@@ -167,8 +168,8 @@ struct FormatSpec {
 };
 
 inline constexpr uint32_t kNvfp4Options = kOptAlways | kOptGivenAmax |
-                                          kOptFourOverSix | kOptSwizzled |
-                                          kOptStochastic;
+                                          kOptFourOverSix | kOptScaleSearch |
+                                          kOptSwizzled | kOptStochastic;
 inline constexpr uint32_t kTensorOptions = kOptAlways | kOptGivenAmax |
                                            kOptEpsilon | kOptPowerOfTwo |
                                            kOptGivenScale | kOptHistory;

@@ -13,6 +13,9 @@ struct Nvfp4Arithmetic {
   FourOverSix four_over_six = FourOverSix::kOff;
   // With four_over_six: compares the errors of the scaled values.
   bool fast_error = false;
+  // Tries six scales for every block, and keeps the one with the least squared
+  // error.
+  bool scale_search = false;
 };
 
 struct Nvfp4Options : Nvfp4Arithmetic {

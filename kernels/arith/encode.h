@@ -147,7 +147,7 @@ QUANTD_FN BlockScale<L> FindBlockScale(const EncodeParams& p,
     *numbers = L::kWidth > 1 && !L::Any(max > kInfBits);
   }
   if constexpr (kOther) return MakeBlockScale<L, true>(p, line, max, clean);
-  return ScaleOfBlock<L>(p, line, v, max, clean);
+  return ScaleOfBlock<L, true>(p, line, v, max, clean);
 }
 
 // The factor of a line's codes, given a scale as StoredScale returns it.

@@ -24,6 +24,7 @@ struct EncodeParams {
 
   // NVFP4.
   float range;  // Nvfp4Range
+  // With scale_search, four_over_six is kMse.
   Nvfp4Arithmetic nvfp4;
   // Stochastic rounding: position (m, k) is (row_offset + m, column_offset + k)
   // of a matrix with total_columns columns.

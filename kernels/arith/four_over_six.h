@@ -1,6 +1,7 @@
-// NVFP4's 4over6, over a lane type (kernels/arith/lanes.h): a block or a square
-// is encoded for a maximum of 4 and for a maximum of 6, and the better result
-// is kept.
+// NVFP4's 4over6 and scale search, over a lane type (kernels/arith/lanes.h): a
+// block or a square is encoded with several candidate scales, and the best
+// result is kept. 4over6 has two candidates, which map the maximum to 4 and
+// to 6; the search has six.
 #ifndef QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
 #define QUANTD_KERNELS_ARITH_FOUR_OVER_SIX_H_
 
@@ -148,38 +149,107 @@ QUANTD_FN BlockScale<L> FourOverSixScale(const EncodeParams& p,
   return UnderScale<L>(p, line, code);
 }
 
-// Whether two scales are tried for every block or square. The compiler removes
-// the test where the format is known not to be NVFP4.
-QUANTD_FN bool TriesTwoScales(const EncodeParams& p) {
+// Whether several scales are tried for every block or square. The compiler
+// removes the test where the format is known not to be NVFP4.
+QUANTD_FN bool TriesScales(const EncodeParams& p) {
   return p.scaling == Scaling::kNvfp4 &&
          p.nvfp4.four_over_six != FourOverSix::kOff;
 }
 
-// The scale of the block `v`, whose maxima are `max` and `clean`, with 4over6
-// if the options ask for it.
+// The number of candidate scales of a block or a square.
+inline constexpr int kMostCandidates = 6;
+QUANTD_FN int CandidateCount(const EncodeParams& p) {
+  return p.nvfp4.scale_search ? kMostCandidates : 2;
+}
+
+// Candidate i for a block whose largest magnitude is `clean`. The first one is
+// the code for a maximum of 6. The search adds codes near it, and codes near
+// the one for a maximum of 4, which is 4 to 6 codes above.
 template <typename L>
+QUANTD_FN typename L::U CandidateScale(const EncodeParams& p,
+                                       const LineScale<L>& line,
+                                       typename L::U clean, int i) {
+  using U = typename L::U;
+  const U one = U{} + 1u;
+  const U largest = U{} + (kNvfp4NanScale - 1);
+  U four, six;
+  FourOverSixScales<L>(line, clean, &four, &six);
+  if (i == 0) return six;
+  if (!p.nvfp4.scale_search) return four;
+  if (i == 1) return L::Max(six, one) - one;
+  return L::Min(six + static_cast<uint32_t>(i == 2 ? 1 : i + 1), largest);
+}
+
+// The best candidate for a block or a square with the maxima `max` and `clean`:
+// the first one that no other has a smaller error than. `error(i, code)`
+// returns the error under candidate i with the scale `code`.
+template <typename L, typename ErrorOf>
+QUANTD_FN typename L::U BestScale(const EncodeParams& p,
+                                  const LineScale<L>& line, typename L::U max,
+                                  typename L::U clean, const ErrorOf& error) {
+  using F = typename L::F;
+  using U = typename L::U;
+  U best = CandidateScale<L>(p, line, clean, 0);
+  F least = error(0, best);
+  for (int i = 1; i < CandidateCount(p); ++i) {
+    const U code = CandidateScale<L>(p, line, clean, i);
+    const F found = error(i, code);
+    best = found < least ? code : best;
+    least = found < least ? found : least;
+  }
+  const U nan = U{} + kNvfp4NanScale;
+  if (p.propagate) best = max > kInfBits ? nan : best;
+  return best;
+}
+
+// The scale of the block `v` by scale search. Inlined, it would take registers
+// from CUDA's generic kernel.
+template <typename L>
+QUANTD_RARE_FN typename L::U SearchScale(const EncodeParams& p,
+                                         const LineScale<L>& line,
+                                         const typename L::F* v,
+                                         typename L::U max,
+                                         typename L::U clean) {
+  return BestScale<L>(p, line, max, clean, [&](int, typename L::U code) {
+    return FourOverSixError<L>(p, line, v, code);
+  });
+}
+
+// The best candidate for the block `v`.
+template <typename L>
+QUANTD_FN BlockScale<L> BestBlockScale(const EncodeParams& p,
+                                       const LineScale<L>& line,
+                                       const typename L::F* v,
+                                       typename L::U max, typename L::U clean) {
+  if (!p.nvfp4.scale_search) return FourOverSixScale<L>(p, line, v, max, clean);
+  return UnderScale<L>(p, line, SearchScale<L>(p, line, v, max, clean));
+}
+
+// The scale of the block `v`, whose maxima are `max` and `clean`. Kernels that
+// never see a request with scale_search leave kSearches out.
+template <typename L, bool kSearches = false>
 QUANTD_FN BlockScale<L> ScaleOfBlock(const EncodeParams& p,
                                      const LineScale<L>& line,
                                      const typename L::F* v, typename L::U max,
                                      typename L::U clean) {
-  if (TriesTwoScales(p)) return FourOverSixScale<L>(p, line, v, max, clean);
+  if (TriesScales(p)) {
+    return kSearches ? BestBlockScale<L>(p, line, v, max, clean)
+                     : FourOverSixScale<L>(p, line, v, max, clean);
+  }
   return MakeBlockScale<L>(p, line, max, clean);
 }
 
-// The scale of a square, before it is converted to its stored form. `error(i,
-// code)` returns the error of the square under candidate i with the scale
-// `code`. Candidate 0 is for a maximum of 4, candidate 1 for 6.
+// The scale of a square, before it is converted to its stored form. `error` is
+// as for BestScale.
 template <typename L, bool kOther, typename ErrorOf>
 QUANTD_FN typename L::U ScaleOfSquare(const EncodeParams& p,
                                       const LineScale<L>& line,
                                       typename L::U max, typename L::U clean,
                                       const ErrorOf& error) {
-  if (kOther || !TriesTwoScales(p)) {
+  if (kOther || !TriesScales(p)) {
     return MakeBlockScale<L, kOther>(p, line, max, clean).stored;
   }
-  typename L::U four, six;
-  FourOverSixScales<L>(line, clean, &four, &six);
-  return FourOverSixChoice<L>(p, max, four, error(0, four), six, error(1, six));
+  return BestScale<L>(p, line, max, clean, error);
 }
 
 }  // namespace QUANTD_ARITH

@@ -42,10 +42,12 @@
 // Marks functions that call functions of a kernel. Under nvcc they are compiled
 // for the device only.
 #define QUANTD_KERNEL_FN __device__ __forceinline__
+#define QUANTD_RARE_FN __host__ __device__ __noinline__
 #define QUANTD_UNROLL _Pragma("unroll")
 #else
 #define QUANTD_FN inline __attribute__((always_inline))
 #define QUANTD_KERNEL_FN QUANTD_FN
+#define QUANTD_RARE_FN QUANTD_FN
 #define QUANTD_UNROLL _Pragma("GCC unroll 16")
 #endif
 

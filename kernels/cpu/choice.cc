@@ -19,9 +19,10 @@ constexpr uint32_t kFp8Supports =
 
 // The options that the function for NVFP4 supports. Copies may be rotated in
 // blocks of 16.
-constexpr uint32_t kNvfp4Supports =
-    kOptRht | kOptStochastic | kOptFourOverSix | kOptSwizzled | kOptGivenAmax |
-    kOptEstimation | kOptGrouped | kOptDbias | kOptProfile;
+constexpr uint32_t kNvfp4Supports = kOptRht | kOptStochastic | kOptFourOverSix |
+                                    kOptScaleSearch | kOptSwizzled |
+                                    kOptGivenAmax | kOptEstimation |
+                                    kOptGrouped | kOptDbias | kOptProfile;
 
 bool IsNvfp4(const Plan& plan, const QuantizeOptions& o, const Recipe& r) {
   const uint32_t used = UsedOptions(o);

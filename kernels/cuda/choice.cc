@@ -27,7 +27,7 @@ constexpr uint32_t kFp8Knows = kOptSwizzled | kOptGivenAmax | kOptEpsilon |
                                kOptPowerOfTwo | kOptGivenScale | kOptHistory |
                                kOptScaleRule | kOptGrouped | kOptDbias;
 constexpr uint32_t kFrameKnows =
-    kNvfp4Knows | kFp8Knows | kOptRowScaled | kOptProfile;
+    kNvfp4Knows | kFp8Knows | kOptScaleSearch | kOptRowScaled | kOptProfile;
 
 // Options that an encoder must support. Statistics have a kernel of their own.
 uint32_t OptionsToKnow(const QuantizeOptions& o) {
@@ -73,14 +73,17 @@ bool RotatesBySixteen(const Recipe& r) {
 EncodeKernel ChooseCell(const EncodeParams& p, bool rotates) {
   using enum EncodeKernel;
   const bool other = p.numerics.other;
-  const bool picks = TriesTwoScales(p);
+  const bool picks = TriesScales(p);
+  const bool searches = p.nvfp4.scale_search;
   if (p.scaling == Scaling::kNvfp4 && p.square) {
     return p.stochastic ? kFrameNvfp4StochasticSquares
+           : searches   ? kFrameNvfp4ScaleSearchSquares
            : picks      ? kFrameNvfp4FourOverSixSquares
                         : kFrameNvfp4Squares;
   }
   if (p.scaling == Scaling::kNvfp4) {
     if (other) return kFrameNvfp4OfProfiles;
+    if (searches) return kFrameNvfp4ScaleSearch;
     if (picks) return kFrameNvfp4FourOverSix;
     if (p.stochastic) {
       return rotates ? kFrameNvfp4StochasticRotated : kFrameNvfp4Stochastic;
@@ -108,6 +111,7 @@ EncodeKernel ChooseCell(const EncodeParams& p, bool rotates) {
 EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
                          const QuantizeOptions& o, SharedMemory size) {
   const DType input = plan.tensor().dtype;
+  const EncodeParams params = MakeEncodeParams(plan);
   const auto row_bytes = static_cast<uint64_t>(plan.cols()) * SizeOf(input);
   const bool fits = size != SharedMemory::kSmall || input != DType::kF32 ||
                     !r.copies_rotate();
@@ -115,10 +119,10 @@ EncodeKernel ChooseOther(const Plan& plan, const Recipe& r,
       plan.rows() > std::numeric_limits<int32_t>::max() ||
       ColumnsOfChunks(plan) >= std::numeric_limits<uint32_t>::max() ||
       (o.rounding == Rounding::kStochastic && !DrawsWhole(plan, o)) ||
-      (o.nvfp4.four_over_six != FourOverSix::kOff && o.form.row_scaled)) {
+      (TriesScales(params) && o.form.row_scaled)) {
     return EncodeKernel::kSpans;
   }
-  return ChooseCell(MakeEncodeParams(plan), r.copies_rotate());
+  return ChooseCell(params, r.copies_rotate());
 }
 
 // The tuned kernel for NVFP4 of bf16 and fp16, or kNone.

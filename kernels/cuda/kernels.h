@@ -90,10 +90,13 @@ enum class CodeTable { kNone, kMultipliers, kValues, kFits };
   ROW(kFrameNvfp4Stochastic, FrameNvfp4Stochastic, kNone, true)               \
   ROW(kFrameNvfp4StochasticRotated, FrameNvfp4StochasticRotated, kNone, true) \
   ROW(kFrameNvfp4FourOverSix, FrameNvfp4FourOverSix, kNone, true)             \
+  ROW(kFrameNvfp4ScaleSearch, FrameNvfp4ScaleSearch, kNone, true)             \
   ROW(kFrameNvfp4OfProfiles, FrameNvfp4OfProfiles, kNone, true)               \
   ROW(kFrameNvfp4Squares, FrameNvfp4Squares, kNone, true)                     \
   ROW(kFrameNvfp4StochasticSquares, FrameNvfp4StochasticSquares, kNone, true) \
   ROW(kFrameNvfp4FourOverSixSquares, FrameNvfp4FourOverSixSquares, kNone,     \
+      true)                                                                   \
+  ROW(kFrameNvfp4ScaleSearchSquares, FrameNvfp4ScaleSearchSquares, kNone,     \
       true)                                                                   \
   ROW(kFrameMxfp4, FrameMxfp4, kNone, true)                                   \
   ROW(kFrameMxfp4Rotated, FrameMxfp4Rotated, kNone, true)                     \

@@ -104,6 +104,7 @@ EncodeParams MakeEncodeParams(const Plan& plan) {
   p.cols = plan.cols();
   p.range = Nvfp4Range(o.form.scale_256);
   p.nvfp4 = o.nvfp4;
+  if (p.nvfp4.scale_search) p.nvfp4.four_over_six = FourOverSix::kMse;
   p.stochastic = o.rounding == Rounding::kStochastic;
   p.seed = o.stochastic.seed;
   p.subsequence = 2 * o.stochastic.seed_offset;

@@ -18,6 +18,8 @@ constexpr OptionSpec kOptions[] = {
      "one amax for each row of the operand"},
     {kOptFourOverSix, "four_over_six", "four_over_six",
      "each block mapped to 4 or 6, whichever is better"},
+    {kOptScaleSearch, "scale_search", "scale_search",
+     "the scale of six with the least squared error of its block"},
     {kOptSwizzled, "swizzled", "form.scale_layout", "scales in 128x4 tiles"},
     {kOptCompact, "compact", "form.compact_scales",
      "one scale for each square, not one for each of its lines"},
@@ -45,6 +47,10 @@ constexpr Conflict kConflicts[] = {
     {kOptFourOverSix, kOptStochastic, false},
     {kOptFourOverSix, kOptRht, false},
     {kOptFourOverSix, kOptRowScaled, true},
+    {kOptScaleSearch, kOptFourOverSix, false},
+    {kOptScaleSearch, kOptStochastic, false},
+    {kOptScaleSearch, kOptRht, false},
+    {kOptScaleSearch, kOptRowScaled, true},
     {kOptRowScaled, kOptStochastic, false},
     {kOptRowScaled, kOptRht, false},
     {kOptSwizzled, kOptCompact, false},
@@ -55,6 +61,7 @@ constexpr Conflict kConflicts[] = {
     {kOptProfile, kOptStochastic, false},
     {kOptProfile, kOptRowScaled, false},
     {kOptProfile, kOptFourOverSix, false},
+    {kOptProfile, kOptScaleSearch, false},
     {kOptProfile, kOptEstimation, false},
     {kOptProfile, kOptEpsilon, false},
     {kOptProfile, kOptPowerOfTwo, false},
@@ -94,6 +101,7 @@ uint32_t UsedOptions(const QuantizeOptions& o) {
   add(o.rounding == Rounding::kStochastic, kOptStochastic);
   add(o.form.row_scaled, kOptRowScaled);
   add(o.nvfp4.four_over_six != FourOverSix::kOff, kOptFourOverSix);
+  add(o.nvfp4.scale_search, kOptScaleSearch);
   add(o.form.scale_layout == Layout::kSwizzled, kOptSwizzled);
   add(o.form.compact_scales, kOptCompact);
   add(!o.rowwise_amax.empty() || !o.columnwise_amax.empty(), kOptGivenAmax);

@@ -114,6 +114,11 @@ constexpr Case kCases[] = {
        GivenAmax(o);
        o.nvfp4.four_over_six = quantd::FourOverSix::kMae;
      }},
+    {"nvfp4_row_search", Format::kNvfp4, Usage::kRowwise,
+     [](QuantizeOptions& o) {
+       GivenAmax(o);
+       o.nvfp4.scale_search = true;
+     }},
     {"nvfp4_2d_both", Format::kNvfp4Square, Usage::kBoth, GivenAmax},
     {"mxfp8_row", Format::kMxfp8E4M3, Usage::kRowwise, Nothing},
     {"mxfp8_col", Format::kMxfp8E4M3, Usage::kColumnwise, Nothing},

@@ -54,6 +54,7 @@ struct QuantizeSpec {
   FourOverSix four_over_six = FourOverSix::kOff;
   bool scale_256 = false;
   bool fast_error = false;
+  bool scale_search = false;
 
   bool stochastic = false;
   uint64_t seed = 0;

@@ -152,6 +152,7 @@ class Encoder {
     if (Other()) return {library_.Scale(largest, AmaxOf(line)), 0};
     if (IsNvfp4(spec_.format)) {
       const float a = AmaxOf(line);
+      if (spec_.scale_search) return SearchScale(v, a, spec_.policy);
       if (spec_.four_over_six == FourOverSix::kOff) {
         return Nvfp4Scale(largest, EncodeScale(a, range_));
       }

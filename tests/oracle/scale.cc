@@ -84,6 +84,25 @@ Block EncodeBlock(const float* x, float encode_scale, Policy policy) {
   return out;
 }
 
+BlockScale SearchScale(const std::vector<float>& x, float a, Policy policy) {
+  const float s = EncodeScale(a, kRange448);
+  const float b = Amax(x, policy);
+  if (std::isnan(b)) return {0x7F, Multiplier(0x7F, s)};
+  const int wanted = E4m3Code(Capped(Mul(Div(b, 6.0f), s), 448.0f));
+  BlockScale best;
+  float least = 0;
+  for (int step : {0, -1, 1, 4, 5, 6}) {
+    const auto sf = static_cast<uint8_t>(std::clamp(wanted + step, 0, 0x7E));
+    const BlockScale scale = {sf, Multiplier(sf, s)};
+    const float error =
+        CandidateError(x, scale, a, kRange448, FourOverSix::kMse, false);
+    if (step != 0 && !(error < least)) continue;
+    best = scale;
+    least = error;
+  }
+  return best;
+}
+
 Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
                          FourOverSix metric, bool fast, Policy policy) {
   const float b = Amax(x, policy);

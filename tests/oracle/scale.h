@@ -57,6 +57,9 @@ struct Candidates {
 Candidates TryFourAndSix(const std::vector<float>& x, float a, float range,
                          FourOverSix metric, bool fast, Policy policy);
 
+// Scale search: the best of six scales for `x`, which is as for TryFourAndSix.
+BlockScale SearchScale(const std::vector<float>& x, float a, Policy policy);
+
 // FP8: the current scale for the maximum of a tensor, line or block. `largest`
 // replaces an infinite scale.
 float CurrentScale(float amax, Code code, float epsilon = 0,

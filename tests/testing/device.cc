@@ -112,6 +112,7 @@ QuantizeOptions OptionsOf(const oracle::QuantizeSpec& spec) {
   }
   o.nvfp4.four_over_six = static_cast<FourOverSix>(spec.four_over_six);
   o.nvfp4.fast_error = spec.fast_error;
+  o.nvfp4.scale_search = spec.scale_search;
   o.nvfp4.amax_estimation_scale = spec.estimation;
   o.fp8.epsilon = spec.epsilon;
   o.fp8.power_of_two = spec.power_of_two;
@@ -154,6 +155,7 @@ oracle::Statistics StatisticsOf(const std::optional<ErrorStatistics>& s) {
 }  // namespace
 
 void SetArithmetic(const QuantizeOptions& o, oracle::QuantizeSpec* spec) {
+  spec->scale_search = o.nvfp4.scale_search;
   spec->epsilon = o.fp8.epsilon;
   spec->power_of_two = o.fp8.power_of_two;
   spec->rule =

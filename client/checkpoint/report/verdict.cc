@@ -53,6 +53,8 @@ double UsualDb(WeightFormat format) {
       return 20.4;
     case WeightFormat::kNvfp4FourOverSix:
       return 21.2;
+    case WeightFormat::kNvfp4Search:
+      return 21.8;
     case WeightFormat::kFp8:
     case WeightFormat::kFp8Dynamic:
     case WeightFormat::kFp8Block:

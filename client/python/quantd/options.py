@@ -68,6 +68,8 @@ class QuantizeKeywords(TypedDict, total=False):
     four_over_six: "mae" or "mse": maps each NVFP4 block to 4 or to 6, whichever
       has the smaller error of this kind.
     fast_error: 4over6: compares errors of scaled values.
+    scale_search: NVFP4: tries six scales for each block, and keeps the one with
+      the least squared error.
     epsilon: FP8: the smallest amax. Smaller ones are replaced by it.
     power_of_two: FP8: whether scales are powers of two.
     scale: FP8 delayed scaling: the factor, or one for each group.
@@ -101,6 +103,7 @@ class QuantizeKeywords(TypedDict, total=False):
   shard: tuple[int, int, int] | None
   four_over_six: FourOverSix | None
   fast_error: bool | None
+  scale_search: bool | None
   epsilon: float | None
   power_of_two: bool | None
   scale: Numbers | None
@@ -213,6 +216,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
   "seed_offset": ("stochastic.seed_offset", _whole(0, 2**64 - 1)),
   "four_over_six": ("four_over_six", words.FOUR_OVER_SIXES.parse),
   "fast_error": ("fast_error", flag),
+  "scale_search": ("scale_search", flag),
   "epsilon": ("epsilon", number),
   "power_of_two": ("power_of_two", flag),
   "scale": ("scale", numbers),

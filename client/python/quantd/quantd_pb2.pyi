@@ -284,7 +284,7 @@ class MemoryRange(_message.Message):
     def __init__(self, region: _Optional[bytes] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
 
 class QuantizeOptions(_message.Message):
-    __slots__ = ["amax", "amax_estimation_scale", "dbias", "dbias_dtype", "epsilon", "fast_error", "form", "format", "four_over_six", "given_amax", "history", "non_finite", "power_of_two", "profile", "rht", "rounding", "scale", "scale_rule", "shard", "splits", "statistics", "stochastic", "usage"]
+    __slots__ = ["amax", "amax_estimation_scale", "dbias", "dbias_dtype", "epsilon", "fast_error", "form", "format", "four_over_six", "given_amax", "history", "non_finite", "power_of_two", "profile", "rht", "rounding", "scale", "scale_rule", "scale_search", "shard", "splits", "statistics", "stochastic", "usage"]
     amax: bool
     amax_estimation_scale: float
     dbias: bool
@@ -303,12 +303,13 @@ class QuantizeOptions(_message.Message):
     rounding: Rounding
     scale: _containers.RepeatedScalarFieldContainer[float]
     scale_rule: ScaleRule
+    scale_search: bool
     shard: Shard
     splits: Splits
     statistics: bool
     stochastic: Stochastic
     usage: Usage
-    def __init__(self, format: _Optional[_Union[Format, str]] = ..., usage: _Optional[_Union[Usage, str]] = ..., rht: _Optional[_Union[Rht, _Mapping]] = ..., non_finite: _Optional[_Union[NonFinite, str]] = ..., given_amax: _Optional[_Union[GivenAmax, _Mapping]] = ..., form: _Optional[_Union[CopyForm, _Mapping]] = ..., rounding: _Optional[_Union[Rounding, str]] = ..., stochastic: _Optional[_Union[Stochastic, _Mapping]] = ..., shard: _Optional[_Union[Shard, _Mapping]] = ..., four_over_six: _Optional[_Union[FourOverSix, str]] = ..., fast_error: bool = ..., amax_estimation_scale: _Optional[float] = ..., epsilon: _Optional[float] = ..., power_of_two: bool = ..., scale: _Optional[_Iterable[float]] = ..., history: _Optional[_Union[History, _Mapping]] = ..., scale_rule: _Optional[_Union[ScaleRule, str]] = ..., splits: _Optional[_Union[Splits, _Mapping]] = ..., amax: bool = ..., dbias: bool = ..., dbias_dtype: _Optional[_Union[DType, str]] = ..., statistics: bool = ..., profile: _Optional[_Union[Profile, str]] = ...) -> None: ...
+    def __init__(self, format: _Optional[_Union[Format, str]] = ..., usage: _Optional[_Union[Usage, str]] = ..., rht: _Optional[_Union[Rht, _Mapping]] = ..., non_finite: _Optional[_Union[NonFinite, str]] = ..., given_amax: _Optional[_Union[GivenAmax, _Mapping]] = ..., form: _Optional[_Union[CopyForm, _Mapping]] = ..., rounding: _Optional[_Union[Rounding, str]] = ..., stochastic: _Optional[_Union[Stochastic, _Mapping]] = ..., shard: _Optional[_Union[Shard, _Mapping]] = ..., four_over_six: _Optional[_Union[FourOverSix, str]] = ..., fast_error: bool = ..., amax_estimation_scale: _Optional[float] = ..., epsilon: _Optional[float] = ..., power_of_two: bool = ..., scale: _Optional[_Iterable[float]] = ..., history: _Optional[_Union[History, _Mapping]] = ..., scale_rule: _Optional[_Union[ScaleRule, str]] = ..., splits: _Optional[_Union[Splits, _Mapping]] = ..., amax: bool = ..., dbias: bool = ..., dbias_dtype: _Optional[_Union[DType, str]] = ..., statistics: bool = ..., profile: _Optional[_Union[Profile, str]] = ..., scale_search: bool = ...) -> None: ...
 
 class QuantizeReply(_message.Message):
     __slots__ = ["options", "payload", "report", "request_id", "tensor", "tensors"]

@@ -20,8 +20,9 @@ struct ConvertOptions {
   std::string in;
   std::string out;
   checkpoint::Selection selection;
-  bool automatic = false;           // --format auto
-  bool format_named = false;        // by --format
+  bool automatic = false;     // --format auto
+  bool format_named = false;  // by --format
+  bool scale_search = false;
   std::vector<std::string> shards;  // empty: all
   std::string target;
   std::string rules_file;   // file to read; "": none

@@ -128,9 +128,9 @@ constexpr bool IsTe(Way way) {
 Way WayOf(const EncodeParams& p, const Copy& copy) {
   const Numerics& n = p.numerics;
   if (!WorksWithGlobal<true>(n)) {
-    return p.stochastic        ? Way::kTeStochastic
-           : TriesTwoScales(p) ? Way::kTeFourOverSix
-                               : Way::kTe;
+    return p.stochastic     ? Way::kTeStochastic
+           : TriesScales(p) ? Way::kTeFourOverSix
+                            : Way::kTe;
   }
   const bool negative = n.sign == SignRule::kNegative;
   if (copy.multipliers.usable && !(negative && n.high_first)) {
@@ -230,7 +230,7 @@ QUANTD_FN Nvfp4Block<L> EncodeBy(const EncodeParams& p, Load load,
   return out;
 }
 
-// Encodes special blocks with 4over6.
+// Encodes special blocks with 4over6 or scale search.
 template <typename Load>
 __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialFourOverSix(
     const EncodeParams& p, Load load, const Copy& copy, Maxima* seen) {
@@ -239,20 +239,20 @@ __attribute__((noinline)) Nvfp4Block<L> EncodeSpecialFourOverSix(
   U max, clean;
   FindMaxima<L>(v, 16, &max, &clean);
   if (L::Any(max >= kInfBits)) Note(v, seen);
-  const BlockScale<L> scale = ScaleOfBlock<L>(p, copy.line, v, max, clean);
+  const BlockScale<L> scale = BestBlockScale<L>(p, copy.line, v, max, clean);
   U words[4];
   EncodeSixteen<L>(p, v, scale.m, nullptr, words);
   return {words[0], words[1], scale.stored};
 }
 
-// Like Prepare and Encode, for 4over6.
+// Like Prepare and Encode, for 4over6 and scale search.
 template <typename Load>
 QUANTD_FN void PrepareFourOverSix(const EncodeParams& p, Load load,
                                   const Copy& copy, Group* group) {
   load(group->v);
   const U max = MaxMagnitude<L>(group->v);
   const BlockScale<L> scale =
-      FourOverSixScale<L>(p, copy.line, group->v, max, max);
+      BestBlockScale<L>(p, copy.line, group->v, max, max);
   group->scale = scale.stored;
   group->m = scale.m;
   group->special = L::Any((max >= kInfBits) | (L::Bits(scale.m) == 0u));

@@ -133,6 +133,21 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
 }
 
 // Files with the other nibble order would decode to other weights.
+TEST_F(Convert, ScaleSearchIsAFormatOfWeightsAndAFlag) {
+  WriteModel(Fresh("m"), LlamaConfig(), LlamaShards());
+  MustConvert("m", "made", {"--format", "nvfp4_search"});
+  MustConvert("m", "again", {"--scale-search"});
+  EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("again")));
+  MustConvert("m", "plain");
+  EXPECT_FALSE(FilesOf(At("made")) == FilesOf(At("plain")));
+  EXPECT_EQ(Run({"lint", At("made")}).code, 0);
+  EXPECT_EQ(RunServed({"verify", At("made"), "--original", At("m")}).code, 0);
+  const Outcome refused = Run({"convert", At("m"), Fresh("other"), "--format",
+                               "fp8", "--scale-search"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--scale-search: only with nvfp4"));
+}
+
 TEST_F(Convert, RefusesAProfileOfAnotherNibbleOrder) {
   WriteLlama(Fresh("m"));
   for (const auto& [dialect, profile] :

@@ -199,11 +199,14 @@ TEST_P(FormatsContract, NarrowMatrices) {
   }
 }
 
-TEST_P(FormatsContract, FourOverSix) {
+TEST_P(FormatsContract, FourOverSixAndScaleSearch) {
   if (!(GetParam().options & kOptFourOverSix)) return;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i <= 8; ++i) {
     const Variant variant = {
-        fmt::format("4over6 {}", i), [=](QuantizeSpec& s, size_t) {
+        i == 8 ? "scale search" : fmt::format("4over6 {}", i),
+        [=](QuantizeSpec& s, size_t) {
+          s.scale_search = i == 8;
+          if (s.scale_search) return;
           s.four_over_six =
               i & 1 ? oracle::FourOverSix::kMse : oracle::FourOverSix::kMae;
           s.scale_256 = (i & 2) != 0;

@@ -171,9 +171,10 @@ TEST(ChoiceTest, CudaDecodesAndRotates) {
 
 // Options that the CPU's tuned functions support. Only the generic function
 // supports any other option.
-constexpr uint32_t kNvfp4Supports =
-    kOptRht | kOptStochastic | kOptFourOverSix | kOptSwizzled | kOptGivenAmax |
-    kOptEstimation | kOptGrouped | kOptDbias | kOptProfile;
+constexpr uint32_t kNvfp4Supports = kOptRht | kOptStochastic | kOptFourOverSix |
+                                    kOptScaleSearch | kOptSwizzled |
+                                    kOptGivenAmax | kOptEstimation |
+                                    kOptGrouped | kOptDbias | kOptProfile;
 constexpr uint32_t kFp8Supports =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;

@@ -188,6 +188,7 @@ std::string CellOf(const QuantizeRow& row) {
                          : "FrameFp8";
   if (has(kOptStochastic)) name += "Stochastic";
   if (has(kOptFourOverSix)) name += "FourOverSix";
+  if (has(kOptScaleSearch)) name += "ScaleSearch";
   if (row.format.square) {
     name += "Squares";
   } else if (row.format.scaling == Scaling::kBlock) {
@@ -200,16 +201,17 @@ std::string CellOf(const QuantizeRow& row) {
 }
 
 // Whether the frame supports a plan: it knows the options, rows fit the copy
-// engine, indices fit 32 bits, a block draws from one counter, and 4over6 is
-// not row-scaled.
+// engine, indices fit 32 bits, a block draws from one counter, and 4over6 and
+// scale search are not row-scaled.
 bool FrameSupports(const QuantizeRow& row) {
   const auto row_bytes =
       row.plan.cols() * static_cast<int64_t>(SizeOf(row.dtype));
-  return (row.options & ~(kNvfp4Supports | kFp8Supports)) == 0 &&
+  return (row.options & ~(kNvfp4Supports | kFp8Supports | kOptScaleSearch)) ==
+             0 &&
          row_bytes % 16 == 0 && row.plan.rows() < int64_t{1} << 31 &&
          ColumnsOfChunks(row.plan) < (int64_t{1} << 32) - 1 &&
          ((row.options & kOptStochastic) == 0 || DrawsWhole(row)) &&
-         !((row.options & kOptFourOverSix) != 0 &&
+         !((row.options & (kOptFourOverSix | kOptScaleSearch)) != 0 &&
            (row.options & kOptRowScaled) != 0);
 }
 

@@ -112,6 +112,9 @@ std::vector<Setting> WaysOf(Option option) {
                 o.nvfp4.four_over_six = FourOverSix::kMse;
                 o.form.scale_256 = true;
               })};
+    case kOptScaleSearch:
+      return {Simply("scale_search",
+                     [](QuantizeOptions& o) { o.nvfp4.scale_search = true; })};
     case kOptSwizzled:
       return {Simply("swizzled", [](QuantizeOptions& o) {
         o.form.scale_layout = Layout::kSwizzled;

@@ -99,6 +99,25 @@ TEST_P(GoldenFormats, Gv5FourOverSix) {
   }
 }
 
+// GV11 was made by a numpy implementation of FORMATS.md. Its blocks take every
+// candidate, saturate, have subnormal scales, or hold zeros.
+TEST_P(GoldenFormats, Gv11ScaleSearch) {
+  const auto& rows = Golden()["GV11"];
+  ASSERT_EQ(rows.size(), 15u);
+  for (const auto& row : rows) {
+    const std::string what = nlohmann::json(row).dump();
+    for (bool columnwise : {false, true}) {
+      QuantizeSpec spec = LineSpec(Format::kNvfp4, 16, columnwise);
+      spec.row_amax = {GoldenFloat(row["gamax"])};
+      spec.scale_search = true;
+      const auto copy = Quantize(spec, GoldenTensor(Element::kBF16, row["x"]));
+      EXPECT_THAT(ScalesOf(spec, copy), ElementsAre(row["sf"].get<uint32_t>()))
+          << what;
+      EXPECT_TRUE(BytesEq(what, GoldenBytes(row["bytes"]), copy.data));
+    }
+  }
+}
+
 // GV6 has an odd subsequence, as a columnwise copy has, and Philox offset 42.
 // In a matrix with one column, that offset belongs to the 16 rows from row 42 *
 // 16 on.

@@ -16,6 +16,7 @@ enum class Coding {
   kE2M1,         // E2M1, rounded to nearest
   kE2M1Random,   // E2M1, rounded stochastically
   kFourOverSix,  // E2M1 with the better of two scales
+  kScaleSearch,  // E2M1 with the best of six scales
   // For profiles other than TE, which only have rowwise copies.
   kFp8Other,
   kE2M1Other,
@@ -29,7 +30,8 @@ struct Cell {
       kCoding == Coding::kFp8 || kCoding == Coding::kFp8Other;
   // Whether codes are rounded stochastically.
   static constexpr bool kDraws = kCoding == Coding::kE2M1Random;
-  static constexpr bool kPicks = kCoding == Coding::kFourOverSix;
+  static constexpr bool kSearches = kCoding == Coding::kScaleSearch;
+  static constexpr bool kPicks = kCoding == Coding::kFourOverSix || kSearches;
   static constexpr bool kOther =
       kCoding == Coding::kFp8Other || kCoding == Coding::kE2M1Other;
   // kTensor also stands for kChannel.
@@ -60,6 +62,7 @@ struct Cell {
     if constexpr (!kFp8) p.element = DType::kE2M1x2;
     if constexpr (!kPicks) p.nvfp4.four_over_six = FourOverSix::kOff;
     p.stochastic = kDraws;
+    if constexpr (kSearches) p.nvfp4.scale_search = true;
     if constexpr (kScaling == Scaling::kNvfp4) p.scale = DType::kE4M3;
     if constexpr (kMx) p.scale = DType::kE8M0;
     return p;

@@ -119,8 +119,8 @@ __device__ __forceinline__ void SettleSquares(const Turn<C, kBytes>& t) {
       largest.Reduce(8, 1);
       const auto settled = [&](const FrameCopy<C>& copy) {
         if constexpr (C::kPicks) {
-          return PickCode<true>(t.a.params, t.p, copy.line, copy.errors, v,
-                                largest.max, largest.clean);
+          return PickCode<C>(t.a.params, t.p, copy.line, copy.errors, v,
+                             largest.max, largest.clean);
         } else {
           return C::ScaleOf(t.p, copy.line, largest.max, largest.clean).stored;
         }

@@ -33,6 +33,11 @@ cudaError_t LaunchFrameNvfp4FourOverSix(const EncodeArgs& a,
   return LaunchFrame<Blocks<Coding::kFourOverSix, false>>(a, queue);
 }
 
+cudaError_t LaunchFrameNvfp4ScaleSearch(const EncodeArgs& a,
+                                        const Queue& queue) {
+  return LaunchFrame<Blocks<Coding::kScaleSearch, false>>(a, queue);
+}
+
 cudaError_t LaunchFrameNvfp4OfProfiles(const EncodeArgs& a,
                                        const Queue& queue) {
   return LaunchFrame<Blocks<Coding::kE2M1Other, false>>(a, queue);

@@ -25,6 +25,11 @@ cudaError_t LaunchFrameNvfp4FourOverSixSquares(const EncodeArgs& a,
   return LaunchFrame<Small<Coding::kFourOverSix>>(a, queue);
 }
 
+cudaError_t LaunchFrameNvfp4ScaleSearchSquares(const EncodeArgs& a,
+                                               const Queue& queue) {
+  return LaunchFrame<Small<Coding::kScaleSearch>>(a, queue);
+}
+
 cudaError_t LaunchFrameFp8Squares(const EncodeArgs& a, const Queue& queue) {
   return LaunchFrame<Large<Coding::kFp8>>(a, queue);
 }

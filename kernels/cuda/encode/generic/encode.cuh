@@ -14,8 +14,8 @@ namespace quantd::cuda {
 // The square blocks of a tile: 64 of 16 x 16, or one of 128 x 128.
 struct Squares {
   static constexpr int kMost = kTileSide / kBlock * (kTileSide / kBlock);
-  // Errors of each line of each square with either candidate scale of 4over6.
-  using Errors = float[2][kMost][kBlock];
+  // Errors of each line of each square with one candidate scale.
+  using Errors = float[kMost][kBlock];
 
   uint32_t max[kMost];    // maxima, with NaN above Inf
   uint32_t clean[kMost];  // maxima without NaN
@@ -55,8 +55,8 @@ __device__ __forceinline__ void FindSquareMaxima(const EncodeArgs& a,
   __syncthreads();
 }
 
-// Chooses the scales of one copy's squares. Only 4over6 uses `errors`. All
-// threads of the CTA must call this.
+// Chooses the scales of one copy's squares. `errors` has an item for each
+// candidate scale. All threads of the CTA must call this.
 template <DType D, bool kOther>
 __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               const GroupTile& tile,
@@ -64,7 +64,7 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
                                               Squares* squares,
                                               Squares::Errors* errors) {
   const EncodeParams& p = a.params;
-  const bool pick = TriesTwoScales(p);
+  const bool pick = TriesScales(p);
   __syncthreads();  // until the other copy's scales have been read
   if (pick) {
     for (int i = threadIdx.x; i < TileSpan<kBlock>::kCount; i += kThreads) {
@@ -73,11 +73,10 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
       LoadSpan<D>(*tile.group, a.list.cols, false, tile.row + span.line,
                   tile.col + span.position, v);
       const int s = Squares::Index(kBlock, span.line, span.position);
-      uint32_t four, six;
-      FourOverSixScales<Scalar>(line, squares->clean[s], &four, &six);
-      const int l = span.line % kBlock;
-      (*errors)[0][s][l] = FourOverSixError<Scalar>(p, line, v, four);
-      (*errors)[1][s][l] = FourOverSixError<Scalar>(p, line, v, six);
+      for (int c = 0; c < CandidateCount(p); ++c) {
+        errors[c][s][span.line % kBlock] = FourOverSixError<Scalar>(
+            p, line, v, CandidateScale<Scalar>(p, line, squares->clean[s], c));
+      }
     }
     __syncthreads();
   }
@@ -85,7 +84,7 @@ __device__ __forceinline__ void SettleSquares(const EncodeArgs& a,
   if (s < Squares::Count(p.block)) {
     squares->stored[s] = ScaleOfSquare<Scalar, kOther>(
         p, line, squares->max[s], squares->clean[s], [&](int i, uint32_t) {
-          return FourOverSixErrorOfSquare((*errors)[i][s]);
+          return FourOverSixErrorOfSquare(errors[i][s]);
         });
   }
   __syncthreads();
@@ -187,8 +186,9 @@ __global__ void __launch_bounds__(kThreads)
 template <DType D>
 cudaError_t LaunchEncodeSpansOf(const EncodeArgs& a, const Queue& queue) {
   const EncodeParams& p = a.params;
-  const size_t shared =
-      p.square && TriesTwoScales(p) ? sizeof(Squares::Errors) : 0;
+  const size_t shared = p.square && TriesScales(p)
+                            ? CandidateCount(p) * sizeof(Squares::Errors)
+                            : 0;
   const int least = p.block > 0 ? p.block : kBlock;
   const int n = a.rotation > least ? a.rotation : least;
   return ForSpanSize(n, [&](auto size) {

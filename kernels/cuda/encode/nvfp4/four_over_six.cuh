@@ -128,8 +128,8 @@ struct Candidate {
 };
 
 // The error of a block of values with a scale, exactly as defined in
-// FORMATS.md.
-template <bool kMse>
+// FORMATS.md. Without kSaturates all scaled values must be below 7.
+template <bool kMse, bool kSaturates = false>
 __device__ __forceinline__ float ExactError(const float (&v)[kBlock],
                                             const ErrorTable& table,
                                             uint32_t code, bool fast) {
@@ -146,7 +146,9 @@ __device__ __forceinline__ float ExactError(const float (&v)[kBlock],
   QUANTD_UNROLL
   for (int i = 0; i < kBlock; ++i) {
     const float x = fabsf(v[i]);
-    const uint32_t q = __float_as_uint(NearestE2M1(__fmul_rn(x, terms.m)));
+    float y = __fmul_rn(x, terms.m);
+    if constexpr (kSaturates) y = fminf(y, 0x1.8p-4f);
+    const uint32_t q = __float_as_uint(NearestE2M1(y));
     const float p = __uint_as_float(q & 0x7F800000u);
     const float d = (q & 0x00400000u) != 0 ? more : one;
     const float e = __fmaf_rn(p, d, -__fmul_rn(x, times));
@@ -161,6 +163,16 @@ __device__ __forceinline__ Errors ExactErrors(const float (&v)[kBlock],
                                               bool fast) {
   return {ExactError<kMse>(v, table, four, fast),
           ExactError<kMse>(v, table, six, fast)};
+}
+// The error of a square, added in the order of FourOverSixErrorOfSquare. Each
+// of sixteen lanes has the error of a line. All lanes must call this.
+__device__ __forceinline__ float SumOfLines(float error) {
+  __syncwarp();
+  QUANTD_UNROLL
+  for (int lanes = kBlock / 2; lanes > 0; lanes /= 2) {
+    error += __shfl_xor_sync(0xFFFFFFFFu, error, lanes);
+  }
+  return error;
 }
 // The errors of a square, added in the order of FourOverSixErrorOfSquare. Each
 // of sixteen lanes has the errors of a line. All lanes in the mask `of`, which

@@ -199,6 +199,8 @@ TEST_F(ModelVerdict, FormatsGiveNormalNumbersTheirUsualDb) {
           std::pair{WeightFormat::kNvfp4, "modelopt"},
           std::pair{WeightFormat::kNvfp4, "comfy"},
           std::pair{WeightFormat::kNvfp4FourOverSix, "compressed-tensors"},
+          std::pair{WeightFormat::kNvfp4Search, "compressed-tensors"},
+          std::pair{WeightFormat::kNvfp4Search, "modelopt"},
           std::pair{WeightFormat::kFp8, "compressed-tensors"},
           std::pair{WeightFormat::kFp8Dynamic, "compressed-tensors"},
           std::pair{WeightFormat::kFp8Block, "compressed-tensors"},

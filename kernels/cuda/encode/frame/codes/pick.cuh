@@ -1,5 +1,5 @@
-// 4over6 for values in registers. Picks the better of two scales by the errors
-// of kernels/cuda/encode/nvfp4/four_over_six.cuh.
+// 4over6 and scale search for values in registers. Picks the best of two or six
+// scales by the errors of kernels/cuda/encode/nvfp4/four_over_six.cuh.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_FRAME_CODES_PICK_CUH_
 
@@ -45,16 +45,51 @@ FindCandidatesRare(const EncodeParams& p, const LineScale<Scalar>& line,
   return c;
 }
 
-// The scale code of the better candidate for a block whose largest magnitude is
+// FourOverSixError, for any values.
+static __device__ __noinline__ float ErrorOfRare(const EncodeParams& p,
+                                                 const LineScale<Scalar>& line,
+                                                 const float* v,
+                                                 uint32_t code) {
+  return FourOverSixError<Scalar>(p, line, v, code);
+}
+
+// Like PickCode, for scale search.
+template <bool kSquare>
+__device__ __forceinline__ uint32_t SearchCode(const EncodeParams& kept,
+                                               const EncodeParams& p,
+                                               const LineScale<Scalar>& line,
+                                               const ErrorTable& table,
+                                               const float (&v)[kBlock],
+                                               uint32_t max, uint32_t clean) {
+  const bool known = table.ordinary && !IsRare(max, BaseOf(max, table.s));
+  return BestScale<Scalar>(p, line, max, clean, [&](int, uint32_t code) {
+    float error;
+    if (known) {
+      error = ExactError<true, true>(v, table, code, false);
+    } else {
+      float copy[kBlock];
+      QUANTD_UNROLL
+      for (int i = 0; i < kBlock; ++i) copy[i] = v[i];
+      error = ErrorOfRare(kept, line, copy, code);
+    }
+    return kSquare ? SumOfLines(error) : error;
+  });
+}
+
+// The scale code of the best candidate for a block whose largest magnitude is
 // `max`. For a square, sixteen lanes have a line each, and all lanes must call
 // this.
-template <bool kSquare>
+template <typename C>
 __device__ __forceinline__ uint32_t PickCode(const EncodeParams& kept,
                                              const EncodeParams& p,
                                              const LineScale<Scalar>& line,
                                              const ErrorTable& table,
                                              const float (&v)[kBlock],
                                              uint32_t max, uint32_t clean) {
+  constexpr bool kSquare = C::kSquare;
+  if constexpr (C::kSearches) {
+    return SearchCode<kSquare>(kept, p, line, table, v, max, clean);
+  }
   const float base = BaseOf(max, table.s);
   const bool known = table.ordinary && !IsRare(max, base);
   const bool fast = p.nvfp4.fast_error;
@@ -91,8 +126,7 @@ __device__ __forceinline__ BlockScale<Scalar> PickScale(
     const EncodeParams& kept, const EncodeParams& p,
     const LineScale<Scalar>& line, const ErrorTable& table,
     const float (&v)[kBlock], uint32_t max, uint32_t clean) {
-  return C::Under(p, line,
-                  PickCode<false>(kept, p, line, table, v, max, clean));
+  return C::Under(p, line, PickCode<C>(kept, p, line, table, v, max, clean));
 }
 
 }  // namespace quantd::cuda

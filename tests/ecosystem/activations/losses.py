@@ -28,12 +28,15 @@ WAYS = [
     ("fp8_dynamic", ""), ("fp8", ""), ("fp8", "largest"), ("fp8", "99.999 %"),
     ("fp8", "99.9 %"), ("fp8_block", ""), ("mxfp8", ""), ("mxfp4", ""),
     ("nvfp4", ""), ("nvfp4", "largest"), ("nvfp4", "99.999 %"), ("nvfp4", "99.9 %"),
-    ("nvfp4_4over6", ""), ("nvfp4_4over6", "largest"), ("auto", ""),
+    ("nvfp4_4over6", ""), ("nvfp4_4over6", "largest"), ("nvfp4_search", ""),
+    ("nvfp4_search", "largest"), ("auto", ""),
 ]
 # Copies whose measures are compared row by row.
 PAIRS = [
     (("nvfp4", ""), ("nvfp4_4over6", "")),
     (("nvfp4", "largest"), ("nvfp4_4over6", "largest")),
+    (("nvfp4_4over6", ""), ("nvfp4_search", "")),
+    (("nvfp4_4over6", "largest"), ("nvfp4_search", "largest")),
     (("nvfp4", ""), ("nvfp4", "largest")),
     (("nvfp4", "largest"), ("nvfp4", "99.999 %")),
     (("fp8", ""), ("fp8", "largest")),

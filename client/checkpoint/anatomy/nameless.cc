@@ -50,6 +50,34 @@ constexpr NamelessRow kNameless[] = {
      "SGLang", "*lm_head", true},
 };
 
+// Classes whose unquantized layers vLLM and SGLang look up by a name that
+// DeepSeek's list has. vLLM compares these names for equality, and many other
+// classes rename layers or fuse them in a way that the list cannot state.
+constexpr std::string_view kListedByName =
+    "DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekV32ForCausalLM"
+    " Gemma3ForConditionalGeneration Glm4MoeForCausalLM GptOssForCausalLM"
+    " LlamaForCausalLM LlavaForConditionalGeneration MiMoForCausalLM"
+    " MistralForCausalLM MixtralForCausalLM Qwen2ForCausalLM"
+    " Qwen2_5_VLForConditionalGeneration Qwen3ForCausalLM Qwen3MoeForCausalLM"
+    " Qwen3NextForCausalLM Qwen3VLForConditionalGeneration"
+    " Qwen3VLMoeForConditionalGeneration";
+
+// An unquantized layer that engines may look for under another name than
+// DeepSeek's list has; "" if none. Engines never quantize the other roles.
+std::string RenamedIn(const Model& model, const ConversionPlan& plan) {
+  if (!model.config().contains("architectures") ||
+      Has(PartsOfName(kListedByName, ' '), ClassIn(model.config()).name)) {
+    return "";
+  }
+  for (const LeftOut& left : plan.left_out) {
+    if (left.role != Role::kHead && left.role != Role::kEmbedding &&
+        left.role != Role::kNorm && left.role != Role::kRouter) {
+      return left.module;
+    }
+  }
+  return "";
+}
+
 // The format of a weight, and whether its inputs have a scale.
 using Kind = std::pair<WeightFormat, bool>;
 
@@ -119,6 +147,16 @@ absl::Status CheckNameless(const Model& model, ConversionPlan* plan) {
   const bool own = plan->dialect == Dialect::kModelOpt;
   if (!lists && !own && plan->dialect != Dialect::kDeepSeek) {
     return absl::OkStatus();
+  }
+  if (plan->dialect == Dialect::kDeepSeek) {
+    if (const std::string module = RenamedIn(model, *plan); !module.empty()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: {} stays unquantized, and vLLM may look for it under another "
+          "name than DeepSeek's list of modules has, as it does in many "
+          "classes "
+          "like {}; use --dialect compressed-tensors",
+          model.path(), module, ClassIn(model.config()).name));
+    }
   }
   for (const Nameless& n : LayersIn(model, *plan)) {
     plan->leaves_nameless |= !n.row->head && !n.plain.empty();

@@ -19,7 +19,9 @@ std::string_view NamelessIn(const Model& model, std::string_view module,
 
 // Sets plan->leaves_nameless. INVALID_ARGUMENT if an engine would not read
 // layers without a name as the plan writes them: quantized or not, and in which
-// format. `plan` must already have `groups` and `left_out`.
+// format; or if it may look for an unquantized layer under a name that
+// DeepSeek's list does not have. `plan` must already have `groups` and
+// `left_out`.
 absl::Status CheckNameless(const Model& model, ConversionPlan* plan);
 
 }  // namespace quantd::checkpoint

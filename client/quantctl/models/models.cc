@@ -248,9 +248,8 @@ void AddModelCommands(CLI::App* app, Options* o,
         c->selection.format = f.value_or(W::kNvfp4);
       });
   convert->add_flag("--scale-search", c->scale_search,
-                    "With --format nvfp4, and recommended: try six scales for "
-                    "each block, for about 1.3 dB more; like --format "
-                    "nvfp4_search");
+                    "With --format nvfp4: try six scales for each block, for "
+                    "about 1.3 dB more; like --format nvfp4_search");
   Add(convert, "--target", &c->target, "DB|SIZE",
       "With --format auto: decibels, like 25dB, for the smallest format of "
       "each weight with at least that SQNR; or bytes, like 4.5GiB, for the "

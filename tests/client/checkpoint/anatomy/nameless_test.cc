@@ -122,5 +122,20 @@ TEST_F(NamelessTest, RefusesDialectsWhoseListsNeedNames) {
   EXPECT_THAT(Ignored("LlamaForCausalLM", {"lm_head"}, own), IsOk());
 }
 
+// vLLM compares DeepSeek's list for equality, but renames or fuses layers.
+TEST_F(NamelessTest, DeepSeeksListIsForClassesWhoseNamesItHas) {
+  const auto blocks = Of(Dialect::kDeepSeek, WeightFormat::kFp8Block);
+  const Names tower = {"visual.blocks.0.mlp.gate_proj"};
+  ExpectRefused("Glm4vForConditionalGeneration", tower, blocks,
+                "visual.blocks.0.mlp.gate_proj stays unquantized");
+  EXPECT_THAT(Ignored("Glm4vForConditionalGeneration", tower, {}), IsOk());
+  EXPECT_THAT(Ignored("Qwen3VLForConditionalGeneration", tower, blocks),
+              IsOk());
+  EXPECT_THAT(Ignored("Olmo3ForCausalLM", {"lm_head"}, blocks), IsOk());
+  Selection some = blocks;
+  some.ignore = {"*layers.0.*"};
+  ExpectRefused("Olmo3ForCausalLM", {}, some, "use --dialect");
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

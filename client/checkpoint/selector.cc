@@ -230,12 +230,12 @@ absl::Status Selector::CheckNamed(
   // A head that is tied to the embeddings is in no file.
   std::erase_if(left, [](auto& l) { return l.second->Matches("lm_head"); });
   std::string other;  // what an --include matches that is no matrix
-  for (const auto& [module, matrix] : modules) {
+  for (const auto& m : modules) {
     if (left.empty()) break;
     std::erase_if(left, [&](auto& l) {
-      if (!l.second->Matches(module)) return false;
-      const bool fits = matrix || l.first != kInclude;
-      if (!fits) other = module;
+      if (!l.second->Matches(m.first)) return false;
+      const bool fits = m.second || l.first != kInclude;
+      if (!fits) other = m.first;
       return fits;
     });
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/checkpoint/anatomy/model_class.h"
 #include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
@@ -184,17 +185,22 @@ class ListRules : public Rules {
            MayBeLinear(architecture_.RoleOf(ModuleOf(t.name())));
   }
 
+  bool IsKnown() const {
+    return architecture_.known() ||
+           ClassIn(model_.config()).kind == ModelKind::kLanguage;
+  }
+
   // Whether engines count the matrix as a linear layer although it belongs to a
   // tower or is a router.
   bool IsLinearBeside(const ModelTensor& t, Role role, Dialect dialect) const {
-    return (role == Role::kVision || role == Role::kRouter) &&
-           architecture_.known() && dialect != Dialect::kGptOss &&
-           t.stored.shape[0] > 1 && !IsTable(ModuleOf(t.name()));
+    return (role == Role::kVision || role == Role::kRouter) && IsKnown() &&
+           dialect != Dialect::kGptOss && t.stored.shape[0] > 1 &&
+           !IsTable(ModuleOf(t.name()));
   }
 
   // Whether the module is an output head that is not tied to the embeddings.
   bool IsHead(const std::string& module) const {
-    return module == "lm_head" && architecture_.known() &&
+    return module == "lm_head" && IsKnown() &&
            IsHeadTied(model_.config(), model_.model_type()) != true;
   }
 };

@@ -157,6 +157,15 @@ std::vector<Fault> ConfigFaults() {
        "missing in the list"},
       {"ignore-list", ct, Put("visual.blocks.0.attn.qkv.weight", {96, 32}),
        "missing in the list"},
+      // A class that the tables of shapes do not have.
+      {"ignore-list", ct,
+       [](Planted& p) {
+         const std::string name = "visual.blocks.0.attn.qkv.weight";
+         p.tensors[name] = Bf16(name, {96, 32});
+         p.config["model_type"] = "qwen3_5_moe";
+         p.config["architectures"] = {"Qwen3_5MoeForConditionalGeneration"};
+       },
+       "missing in the list"},
       // Names must match as a whole, and expressions from the start of the
       // name.
       {"ignore-list", ct,

@@ -2,7 +2,9 @@
 
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/anatomy/storage.h"
@@ -43,6 +45,7 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
     DropMadeWith(&plan.shards.back().metadata);
     plan.shards.back().metadata.emplace("format", "pt");
   }
+  std::vector<std::string_view> caches;
   for (const ModelTensor& t : model.tensors()) {
     plan.bytes_in += t.stored.size;
     if (const auto found = first.find(&t); found != first.end()) {
@@ -55,7 +58,14 @@ absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
       plan.shards[t.shard].tensors.push_back(t.stored);
     } else {
       plan.quantized_bytes_in += t.stored.size;
+      if (IsCacheScale(t.name())) caches.push_back(t.name());
     }
+  }
+  if (!caches.empty()) {
+    plan.notes.push_back(fmt::format(
+        "{} scales of the KV cache are left out, for example {}: engines take "
+        "them only from quantized models",
+        caches.size(), caches.front()));
   }
   for (const DecodedWeight& w : plan.decoded) {
     if (!w.experts.empty() || ExpertsAbove(w.stored.module).empty() ||

@@ -128,5 +128,19 @@ TEST_F(CacheScalesTest, CachesWithoutAMaximumAreNamedOrRefused) {
               HasSubstr("--dialect deepseek has no scales of caches"));
 }
 
+TEST_F(CacheScalesTest, DecodingNamesTheScalesThatItLeavesOut) {
+  MadeNvfp4 made = MakeNvfp4("model.layers.0.self_attn.q_proj", 32, 64,
+                             Nvfp4Names::kCompressedTensors);
+  const std::string scale = "model.layers.0.self_attn.k_scale";
+  made.parts.push_back({scale, "F32", {}, FloatBytes({1})});
+  WriteModel(At("m"), LlamaConfig(), {made.parts});
+  const auto plan =
+      Plan({.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(Output(*plan, scale), nullptr);
+  EXPECT_THAT(plan->notes,
+              Contains(HasSubstr("are left out, for example " + scale)));
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

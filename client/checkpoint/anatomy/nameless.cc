@@ -153,8 +153,7 @@ absl::Status CheckNameless(const Model& model, ConversionPlan* plan) {
       return absl::InvalidArgumentError(fmt::format(
           "{}: {} stays unquantized, and vLLM may look for it under another "
           "name than DeepSeek's list of modules has, as it does in many "
-          "classes "
-          "like {}; use --dialect compressed-tensors",
+          "classes like {}; use --dialect compressed-tensors",
           model.path(), module, ClassIn(model.config()).name));
     }
   }

@@ -185,24 +185,23 @@ class ListRules : public Rules {
            MayBeLinear(architecture_.RoleOf(ModuleOf(t.name())));
   }
 
-  bool IsKnown() const {
-    return architecture_.known() ||
-           ClassIn(model_.config()).kind == ModelKind::kLanguage;
-  }
-
   // Whether engines count the matrix as a linear layer although it belongs to a
   // tower or is a router.
   bool IsLinearBeside(const ModelTensor& t, Role role, Dialect dialect) const {
-    return (role == Role::kVision || role == Role::kRouter) && IsKnown() &&
+    return (role == Role::kVision || role == Role::kRouter) && known_ &&
            dialect != Dialect::kGptOss && t.stored.shape[0] > 1 &&
            !IsTable(ModuleOf(t.name()));
   }
 
   // Whether the module is an output head that is not tied to the embeddings.
   bool IsHead(const std::string& module) const {
-    return module == "lm_head" && IsKnown() &&
+    return module == "lm_head" && known_ &&
            IsHeadTied(model_.config(), model_.model_type()) != true;
   }
+
+  // Whether the model's class or its layers are known.
+  const bool known_ = architecture_.known() ||
+                      ClassIn(model_.config()).kind == ModelKind::kLanguage;
 };
 
 }  // namespace

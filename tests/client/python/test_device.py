@@ -258,6 +258,8 @@ def test_bad_arrays(library, there):
   refused("tensor.shape", there.quantize, put(np.ones((4, 33), np.float32)))
   refused("tensor.dtype", there.quantize, put(np.ones((4, 32), np.float32)),
           dtype="bf16")
+  error = refused("fused", there.quantize, put(values()), fused=[values()])
+  assert "given_amax" in str(error)
 
 
 def test_a_remote_server_refuses_device_memory(library, server):

@@ -73,8 +73,8 @@ class Connection(Questions):
         dimensions before this axis, K the product of the others.
       dtype: The type of x if numpy does not have it: "bf16" for uint16.
       fused: Arrays that share one amax with x, such as k and v if x is q of a
-        layer. They are stacked below x for the call. The result's `fused` has
-        their quantized tensors.
+        layer, in host memory. They are stacked below x for the call. The
+        result's `fused` has their quantized tensors.
       out: Contiguous buffers of the exact size for parts, by kind:
         {"rowwise_data": ...}. The result views them. They may overlap an input,
         which is read first, but not each other.

@@ -43,6 +43,13 @@ def read_all(
     raise Invalid.of("fused", "a list of arrays", type(fused).__name__)
   if not fused:
     return [arrays.read(x, "tensor", dtype, on_device)]
+  if on_device and any(map(device.is_on_device, (x, *fused))):
+    raise Invalid.of(
+      "fused",
+      "arrays in host memory; on a GPU quantize each array on its own, with "
+      "the largest amax of all as `given_amax`",
+      "arrays on a GPU",
+    )
   # Fused arrays are several buffers, which must be in host memory.
   sources = [arrays.read(x, "tensor", dtype)]
   known: Any = sources[0].dtype if dtype is not None else None

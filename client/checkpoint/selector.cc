@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "client/checkpoint/anatomy/comfy_layout.h"
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/stacked.h"
@@ -160,6 +161,12 @@ absl::StatusOr<Selector> Selector::Make(const Model& model,
                     "use --dialect compressed-tensors or modelopt",
                     made.model_type_.substr(0, 200)));
   }
+  if (selection.dialect == Dialect::kComfy && IsRenamedByComfy(model)) {
+    return absl::InvalidArgumentError(
+        "--dialect comfy: the tensors have the names of diffusers, which "
+        "ComfyUI renames without their scales; convert the file with the "
+        "original names, which most models' authors publish beside them");
+  }
   const auto layout = LayoutOf(selection.dialect, selection.format);
   if (!layout.ok()) return layout.status();
   made.layout_ = *layout;
@@ -310,14 +317,29 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     return asked("weights that a rule leaves unquantized",
                  fmt::format("--rule {}=bf16", rule.pattern.text()));
   }
-  if (IsSplitByEngines(SplitModule(module).leaf) &&
-      FindFormat(layout->codes)->element == DType::kE2M1x2) {
+  const bool packed = FindFormat(layout->codes)->element == DType::kE2M1x2;
+  if (packed && IsSplitByEngines(SplitModule(module).leaf)) {
     return leave(
         "weights of latent attention (MLA) that engines read as numbers",
         fmt::format("engines split it in two while they load it, and some "
                     "read 4-bit codes as numbers; --rule '{}=fp8_dynamic' "
                     "gives it 8 bits",
                     module));
+  }
+  if (packed && layout->dialect == Dialect::kComfy &&
+      IsMeasuredByComfy(module)) {
+    return leave("keys of cross attention that ComfyUI measures",
+                 "ComfyUI derives the width of the text from its columns, and "
+                 "packed codes have fewer");
+  }
+  const bool squares = layout->format == WeightFormat::kFp8Block;
+  if (layout->format != WeightFormat::kFp8 && (squares || !included) &&
+      IsReorderedByEngines(model_type_, SplitModule(module).leaf)) {
+    return leave(
+        "queries and keys that engines reorder",
+        squares ? "engines reorder its rows, but not their blocks' scales"
+                : "SGLang reorders its rows, but not their scales; for vLLM, "
+                  "quantize it with --include");
   }
   if (layout->dialect == Dialect::kCompressedTensors &&
       (layout->global != Global::kNone ||

@@ -183,7 +183,7 @@ absl::Status CheckNames(const ModelFiles& files, std::string_view path) {
 std::string PartsOf(const Listing& listing, std::string_view path) {
   std::vector<std::string> parts;
   for (const std::string& name : listing.files) {
-    const std::string part = name.substr(0, name.find('/'));
+    const std::string part = name.substr(0, name.rfind('/'));
     if (!name.ends_with(kShardEnding) || part == name) continue;
     if (parts.empty() || parts.back() != part) parts.push_back(part);
   }

@@ -113,6 +113,11 @@ bool IsLinearName(std::string_view leaf) {
 
 bool IsSplitByEngines(std::string_view leaf) { return leaf == "kv_b_proj"; }
 
+bool IsReorderedByEngines(std::string_view model_type, std::string_view leaf) {
+  return model_type.starts_with("llama4") &&
+         (leaf == "q_proj" || leaf == "k_proj");
+}
+
 std::vector<std::string> SplitParts(std::string_view model_type,
                                     std::string_view module) {
   std::vector<std::string> parts;

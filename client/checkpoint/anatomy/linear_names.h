@@ -34,6 +34,12 @@ bool IsLanguageLinear(const NameParts& parts);
 // latent attention.
 bool IsSplitByEngines(std::string_view leaf);
 
+// Whether engines reorder the rows of a linear layer with this last name while
+// they load a model of that type: the queries and keys of Llama 4. vLLM also
+// reorders the scales of rows, but no 128x128 blocks; SGLang reorders no scales
+// and no packed codes.
+bool IsReorderedByEngines(std::string_view model_type, std::string_view leaf);
+
 // The modules into which transformers 5 splits this module while it loads a
 // model of that type; empty if it does not. A scale of the whole weight belongs
 // to none of them.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "client/checkpoint/anatomy/linear_names.h"
+
 namespace quantd::checkpoint {
 namespace {
 
@@ -78,6 +80,23 @@ bool ModuleList::Names(std::string_view module) const {
     return e.text == module ||
            (rule_ == Rule::kPrefixes &&
             (IsBelow(module, e.text) || EndsWith(module, e.text)));
+  });
+}
+
+bool ModuleList::HoldsLayer(std::string_view name) const {
+  if (Names(name)) return true;
+  const auto parts = PartsOfName(name, '.');
+  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    if (e.foreign || e.text.empty()) return false;
+    if (rule_ == Rule::kExactOrRegular) {
+      return !e.pattern && EndsWith(name, e.text);
+    }
+    if (rule_ != Rule::kGlobs) return false;
+    return e.pattern ? std::any_of(parts.begin(), parts.end(),
+                                   [&](std::string_view part) {
+                                     return e.pattern->Matches(part);
+                                   })
+                     : name.find(e.text) != std::string_view::npos;
   });
 }
 

@@ -28,6 +28,10 @@ class ModuleList {
   bool empty() const { return entries_.empty(); }
   // Whether all engines find the module in the list.
   bool Names(std::string_view module) const;
+  // Whether some engine finds its own layer of that name in the list: SGLang
+  // also by an ending of the name or by one of its parts, vLLM by any part of
+  // the text in lists of globs.
+  bool HoldsLayer(std::string_view name) const;
   // A listed name that occurs anywhere in the module's name, or "". In lists of
   // prefixes, transformers before version 5 counts that as a match.
   std::string_view PartOf(std::string_view module) const;

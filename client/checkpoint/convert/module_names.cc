@@ -341,6 +341,22 @@ std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
   return texts;
 }
 
+std::vector<std::string> FusedNamesOf(std::string_view module) {
+  const auto [parent, leaf] = SplitModule(module);
+  std::set<std::string> names;
+  // Engines pack all experts together.
+  if (IsNumber(SplitModule(parent).leaf)) return {};
+  for (const FusedName& row : FusedTable()) {
+    const auto& members = row.members;
+    if (std::find(members.begin(), members.end(), leaf) == members.end()) {
+      continue;
+    }
+    names.insert(parent.empty() ? std::string(row.name)
+                                : fmt::format("{}.{}", parent, row.name));
+  }
+  return {names.begin(), names.end()};
+}
+
 std::vector<std::string> NameForms(const std::string& name) {
   std::vector<std::string> forms = {name};
   const auto add = [&](std::string form) {

@@ -26,6 +26,10 @@ std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
                                            std::vector<std::string> others,
                                            NameStyle style);
 
+// The names of modules into which vLLM or SGLang pack this module in some class
+// of model: qkv_proj and others for q_proj. Empty for parts of an expert.
+std::vector<std::string> FusedNamesOf(std::string_view module);
+
 // The names of a module of a model with towers in the file, in transformers and
 // in vLLM, for lists without expressions.
 std::vector<std::string> NameForms(const std::string& name);

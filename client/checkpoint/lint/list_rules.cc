@@ -8,6 +8,7 @@
 #include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/convert/module_names.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/pattern.h"
 #include "client/checkpoint/stacked.h"
@@ -49,6 +50,11 @@ class ListRules : public Rules {
              "that are not quantized is part of its name, and "
              "transformers before version 5 counts that as a match",
              part);
+      } else if (const auto name = ListedLayerOf(w.module); !name.empty()) {
+        Find({"ignore-list", "layer"}, w.module,
+             "it is quantized, but engines look for {}, which they find in "
+             "the list of modules that are not quantized",
+             name);
       }
     }
   }
@@ -169,6 +175,28 @@ class ListRules : public Rules {
   }
 
  private:
+  // Returns a listed name if engines may find the quantized module under it,
+  // else "". They look for fused layers and, in lists of globs, for all experts
+  // of a layer together. In other lists they also look for the modules that
+  // they fuse.
+  std::string ListedLayerOf(const std::string& module) const {
+    std::vector<std::string> names = FusedNamesOf(module);
+    const bool globs = declared_.dialect() == Dialect::kModelOpt;
+    const std::string experts(ExpertsAbove(module));
+    if (!experts.empty() && globs) {
+      names = {experts};
+    } else if (names.empty() || !globs) {
+      names.push_back(module);
+    }
+    for (const std::string& name : names) {
+      if (declared_.ignored().HoldsLayer(name) ||
+          declared_.excluded().HoldsLayer(name)) {
+        return name;
+      }
+    }
+    return "";
+  }
+
   bool MayStay(const std::string& module) const {
     return declared_.ignored().MayName(module) ||
            declared_.excluded().MayName(module);

@@ -231,20 +231,22 @@ def test_doctests(q):
 
 
 def test_importing_is_quick_and_does_nothing():
-  """Takes under 100 ms if grpc and numpy are loaded, starts no thread, and loads no torch."""
-  code = ("import sys, time, threading, grpc, numpy\n"
-          "import google.protobuf.message, google.protobuf.descriptor_pool\n"
+  """Takes less time than numpy and grpc take, starts no thread, and loads no torch."""
+  code = ("import sys, time, threading\n"
           "begin = time.process_time()\n"
+          "import grpc, numpy\n"
+          "import google.protobuf.message, google.protobuf.descriptor_pool\n"
+          "loaded = time.process_time()\n"
           "import quantd\n"
-          "print(time.process_time() - begin)\n"
+          "print((time.process_time() - loaded) / (loaded - begin))\n"
           "assert threading.active_count() == 1\n"
           "assert not {'torch', 'jax', 'matplotlib'} & set(sys.modules)\n")
-  times = []
+  ratios = []
   for _ in range(3):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    times.append(float(done.stdout))
-  assert min(times) < 0.1, times
+    ratios.append(float(done.stdout))
+  assert min(ratios) < 1, ratios
 
 
 def test_the_engine_has_a_name():

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "client/checkpoint/anatomy/comfy_layout.h"
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/check/layer_names.h"
@@ -44,6 +45,21 @@ class EngineRules : public Rules {
  public:
   using Rules::Rules;
 
+  // Finds what ComfyUI misreads before it looks for scales.
+  void CheckComfy() {
+    if (IsRenamedByComfy(model_)) {
+      Find("kept-plain", "the model",
+           "its tensors have the names of diffusers, which ComfyUI renames "
+           "without their scales");
+    }
+    for (const StoredWeight& w : stored_.weights) {
+      if (!IsMeasuredByComfy(w.module) || !w.has_four_bits()) continue;
+      Find({"kept-plain", "measured"}, w.module,
+           "ComfyUI derives the width of the text from the columns of this "
+           "weight, and packed codes have fewer");
+    }
+  }
+
   void CheckKept() {
     for (const StoredWeight& w : stored_.weights) {
       const Role role = architecture_.RoleOf(w.module);
@@ -56,6 +72,15 @@ class EngineRules : public Rules {
              "it is quantized to 4 bits, but engines split this weight of "
              "latent attention while they load it: SGLang reads its codes as "
              "numbers");
+      } else if (IsReorderedByEngines(model_.model_type(),
+                                      SplitModule(w.module).leaf) &&
+                 MayBeLinear(role) && w.layout->format != WeightFormat::kFp8) {
+        Find({"kept-plain", "reordered"}, w.module,
+             "engines reorder the rows of this weight while they load it: "
+             "{}",
+             w.layout->format == WeightFormat::kFp8Block
+                 ? "they do not reorder its blocks, and vLLM refuses it"
+                 : "SGLang does not reorder their scales; vLLM does");
       } else if (role == Role::kRouter || role == Role::kVision ||
                  (role == Role::kEmbedding && IsTable(w.module) &&
                   !IsTarget(w.module))) {
@@ -248,8 +273,8 @@ void LintEngines(const LintedModel& linted, Findings* findings) {
   EngineRules rules(linted, findings);
   rules.CheckPrefixes();
   rules.CheckStacks();
-  // ComfyUI does not fuse weights and accepts any of them.
-  if (linted.dialect == Dialect::kComfy) return;
+  // ComfyUI does not fuse weights.
+  if (linted.dialect == Dialect::kComfy) return rules.CheckComfy();
   rules.CheckKept();
   rules.CheckHead();
   rules.CheckGroups();

@@ -116,6 +116,62 @@ TEST_F(UnknownTest, LatentAttentionsMatrixIsNotQuantizedToFourBits) {
   EXPECT_EQ(Left(*ruled, b), nullptr);
 }
 
+// SGLang reorders the rows of these weights of Llama 4, but not their scales.
+TEST_F(UnknownTest, KeepsReorderedQueriesAndKeysOfLlama4) {
+  using W = WeightFormat;
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "llama4_text";
+  ASSERT_THAT(Plan({}, {}, config), IsOk());
+  const std::string attention = "model.layers.0.self_attn.";
+  for (const W format : {W::kNvfp4, W::kFp8Dynamic, W::kFp8Block, W::kMxfp8}) {
+    SCOPED_TRACE(Name(format));
+    const auto plan = PlanAgain({.format = format});
+    ASSERT_THAT(plan, IsOk());
+    // Engines fuse the three.
+    for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
+      EXPECT_NE(Left(*plan, attention + leaf), nullptr) << leaf;
+    }
+    EXPECT_THAT(Left(*plan, attention + "q_proj")->kind, HasSubstr("reorder"));
+    const auto named =
+        PlanAgain({.format = format, .include = {"*.self_attn.*"}});
+    ASSERT_THAT(named, IsOk());
+    EXPECT_EQ(Left(*named, attention + "q_proj") != nullptr,
+              format == W::kFp8Block);
+  }
+  const auto whole = PlanAgain({.format = W::kFp8});
+  ASSERT_THAT(whole, IsOk());
+  EXPECT_EQ(Left(*whole, attention + "q_proj"), nullptr);
+}
+
+// ComfyUI reads the number of columns of these weights.
+TEST_F(UnknownTest, KeepsTheKeysOfCrossAttentionForComfy) {
+  const std::string block =
+      "model.diffusion_model.input_blocks.4.1.transformer_blocks.0.";
+  const Selection comfy = {.dialect = Dialect::kComfy};
+  const auto plan = Plan({Bf16(block + "attn2.to_k.weight", {64, 128}),
+                          Bf16(block + "attn2.to_v.weight", {64, 128}),
+                          Bf16(block + "attn1.to_k.weight", {64, 128})},
+                         comfy, ModelJson::object());
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_NE(Left(*plan, block + "attn2.to_k"), nullptr);
+  EXPECT_THAT(Left(*plan, block + "attn2.to_k")->kind, HasSubstr("measures"));
+  EXPECT_EQ(Left(*plan, block + "attn1.to_k"), nullptr);
+}
+
+// ComfyUI renames the tensors of diffusers without their scales.
+TEST_F(UnknownTest, RefusesTheNamesOfDiffusersForComfy) {
+  const Selection comfy = {.dialect = Dialect::kComfy};
+  const std::string q = "transformer_blocks.0.attn.to_q.weight";
+  EXPECT_THAT(
+      Error(Plan({Bf16("x_embedder.weight", {64, 64}), Bf16(q, {64, 64})},
+                 comfy, ModelJson::object())),
+      HasSubstr("original names"));
+  // Qwen-Image has the same names in both.
+  EXPECT_THAT(Plan({Bf16("img_in.weight", {64, 64}), Bf16(q, {64, 64})}, comfy,
+                   ModelJson::object()),
+              IsOk());
+}
+
 // Engines quantize the layers of Mamba-2, but not of Mamba-1, which has an
 // x_proj.
 TEST_F(UnknownTest, LeavesOutLayersOfMambaOneButNotOfMambaTwo) {

@@ -150,6 +150,41 @@ std::vector<Fault> ConfigFaults() {
        }),
        "it is quantized, but \"attn.q\" in the list of modules that are not "
        "quantized is part of its name"},
+      {"ignore-list", ct, Config([](ModelJson& q) {
+         q["ignore"].push_back("model.layers.0.self_attn.qkv_proj");
+       }),
+       "engines look for model.layers.0.self_attn.qkv_proj, which they find"},
+      {"ignore-list", ct,
+       Config([](ModelJson& q) { q["ignore"].push_back("re:.*qkv_proj$"); }),
+       "engines look for model.layers.0.self_attn.qkv_proj, which they find"},
+      {"ignore-list", ct, Config([](ModelJson& q) {
+         q["ignore"].push_back("self_attn.qkv_proj");
+       }),
+       "engines look for model.layers.0.self_attn.qkv_proj, which they find"},
+      {"ignore-list", ct,
+       Config([](ModelJson& q) { q["ignore"].push_back("q_proj"); }),
+       "engines look for model.layers.0.self_attn.q_proj, which they find"},
+      {"ignore-list", Base::kDeepSeek, Config([](ModelJson& q) {
+         q["modules_to_not_convert"].push_back(
+             "model.layers.0.self_attn.qkv_proj");
+       }),
+       "engines look for model.layers.0.self_attn.qkv_proj, which they find"},
+      {"ignore-list", mo,
+       Own([](ModelJson& q) { q["exclude_modules"].push_back("*qkv_proj"); }),
+       "engines look for model.layers.0.self_attn.qkv_proj, which they find"},
+      {"ignore-list", mo,
+       Own([](ModelJson& q) { q["exclude_modules"].push_back("qkv*"); }),
+       "engines look for model.layers.0.self_attn.qkv_proj, which they find"},
+      {"ignore-list", mo,
+       Own([](ModelJson& q) { q["exclude_modules"].push_back("self_attn.q"); }),
+       "engines look for model.layers.0.self_attn.qkv_proj, which they find"},
+      {"ignore-list", mo,
+       [](Planted& p) {
+         Quantized("model.layers.0.mlp.experts.0.down_proj")(p);
+         p.own["quantization"]["exclude_modules"].push_back(
+             "model.layers.0.mlp.experts");
+       },
+       "engines look for model.layers.0.mlp.experts, which they find"},
       {"ignore-list", ct,
        Put("model.layers.0.self_attn.o_proj.weight", {64, 32}),
        "missing in the list"},

@@ -143,6 +143,25 @@ std::vector<Fault> EngineFaults() {
        "one of the vision and audio layers, but is quantized"},
       {"kept-plain", mo, Quantized("model.layers.0.self_attn.kv_b_proj"),
        "SGLang reads its codes as numbers"},
+      {"kept-plain", ct,
+       [](Planted& p) { p.config["model_type"] = "llama4_text"; },
+       "SGLang does not reorder their scales"},
+      {"kept-plain", Base::kComfy,
+       [](Planted& p) {
+         for (const char* part :
+              {".weight", ".weight_scale", ".weight_scale_2", ".comfy_quant"}) {
+           WrittenTensor t = p.part(kQ + part);
+           t.name = std::string("input_blocks.4.1.attn2.to_k") + part;
+           p.tensors[t.name] = t;
+         }
+       },
+       "packed codes have fewer"},
+      {"kept-plain", Base::kComfy,
+       [](Planted& p) {
+         Put("x_embedder.weight", {64, 64})(p);
+         Put("transformer_blocks.0.attn.to_q.weight", {64, 64})(p);
+       },
+       "renames without their scales"},
       {"kept-plain", mo, Quantized("multi_modal_projector.linear_1"),
        "multi_modal_projector.linear_1: it is one of the vision"},
       {"kept-plain", mo, Quantized("model.layers.0.mlp.gate"),

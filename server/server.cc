@@ -133,8 +133,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::StartWith(
   auto server = std::unique_ptr<Server>(new Server(
       options, std::move(backends), shares, fallback, *std::move(credentials)));
   server->env_.monitor->Start();
-  server->env_.registry.OnWatch(
-      [env = &server->env_](absl::Time now) { env->monitor->Look(now); });
+  server->env_.registry.OnWatch([env = &server->env_](absl::Time now) {
+    env->monitor->Look(now);
+    env->queue_threads.Look();
+  });
   if (absl::Status s = server->ListenForMemory(); !s.ok()) return s;
   if (absl::Status s = server->ListenForMetrics(); !s.ok()) return s;
   if (absl::Status s = server->Listen(); !s.ok()) return s;

@@ -48,6 +48,7 @@ class Server {
   const Gate& gate() const { return *env_.gate; }
   const CallRegistry& calls() const { return env_.registry; }
   const Acceptor& connections() const { return *env_.acceptor; }
+  const QueueThreads& queue_threads() const { return env_.queue_threads; }
   // Null without options.memory_socket.
   const MemoryDoor* memory_door() const { return env_.door.get(); }
 

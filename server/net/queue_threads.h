@@ -5,8 +5,7 @@
 // queue's thread. A single thread that reads and delivers wakes nobody, which
 // gives the lowest latency, but many large messages are too much for it. So up
 // to `readers` more threads read sockets while these are busy. Waking a
-// sleeping thread on an idle core takes time: with `busy_poll` a thread keeps
-// polling for that long after an event before it sleeps.
+// sleeping thread takes time: with `busy_poll` a thread polls before it sleeps.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_NET_QUEUE_THREADS_H_
@@ -51,6 +50,11 @@ class QueueThreads {
   void Add(grpc::CompletionQueue* queue, QueueUsers* users = nullptr);
   // Adjusts the number of readers. Called periodically.
   void Look();
+  // The time of the last Look; at first that of the construction.
+  absl::Time looked() const {
+    absl::MutexLock lock(&mutex_);
+    return looked_;
+  }
   // Waits for all threads, which end with their queues.
   void Join();
 
@@ -69,7 +73,7 @@ class QueueThreads {
 
   LoneCaller* const lone_;
   const std::chrono::microseconds busy_poll_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::vector<std::unique_ptr<Seat>> seats_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = SteadyNow();
   int reading_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -38,6 +38,13 @@ TEST_F(ServiceTest, QuantizeReplyFollowsTheProto) {
             std::string(256 * 512, '\x77'));
 }
 
+// Without this, one thread would read the sockets of all connections.
+TEST_F(ServiceTest, AdjustsTheReadersOfSockets) {
+  const absl::Time start = SteadyNow();
+  EXPECT_TRUE(
+      Eventually([&] { return server_->queue_threads().looked() > start; }));
+}
+
 TEST_F(ServiceTest, ServesReflectionAndHealth) {
   const RpcOptions options;
   RpcCall reflection(

@@ -1,13 +1,14 @@
 #include "quantd/result.h"
 
-#include <new>
+#include <cstdlib>
+#include <memory>
 
 #include "client/tensors/groups.h"
 
 namespace quantd {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr size_t kAlignment = 64;
 
 }  // namespace
 
@@ -27,14 +28,19 @@ std::string_view Name(Transport transport) {
   return "";
 }
 
-AlignedBytes::AlignedBytes(size_t size)
-    : bytes_(static_cast<std::byte*>(
-          ::operator new[](size, kAlignment, std::nothrow))),
-      size_(bytes_ ? size : 0) {}
-
-void AlignedBytes::Free::operator()(std::byte* p) const {
-  ::operator delete[](p, kAlignment);
+AlignedBytes::AlignedBytes(size_t size) {
+  // glibc's aligned allocation cannot reuse a freed block of the same size, so
+  // that a process whose results have one size would grow.
+  size_t room = size + kAlignment;
+  void* const block = std::malloc(room);
+  if (block == nullptr) return;
+  void* start = block;
+  std::align(kAlignment, size, start, room);
+  bytes_ = {static_cast<std::byte*>(start), Free{block}};
+  size_ = size;
 }
+
+void AlignedBytes::Free::operator()(std::byte*) const { std::free(block); }
 
 const TensorSpec* Result::part(TensorKind kind) const {
   for (const TensorSpec& spec : parts_) {

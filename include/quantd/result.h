@@ -41,7 +41,8 @@ class AlignedBytes {
 
  private:
   struct Free {
-    void operator()(std::byte* p) const;
+    void* block;  // contains the bytes
+    void operator()(std::byte*) const;
   };
   std::unique_ptr<std::byte[], Free> bytes_;
   size_t size_ = 0;

@@ -151,6 +151,12 @@ void StackAgain(std::string_view model_type,
   std::vector<DecodedWeight> stacks;
   std::set<size_t> taken;
   for (auto& [above, leaves] : layers) {
+    // transformers tells the orientation of these stacks by their shape.
+    const auto& gates = leaves["gate_proj"];
+    if (model_type.starts_with("qwen3_vl_moe") && !gates.empty()) {
+      const StoredWeight& gate = (*decoded)[gates.begin()->second].stored;
+      if (2 * gate.rows == gate.cols) continue;
+    }
     for (const std::string_view leaf : {"gate_up_proj", "down_proj"}) {
       const StackRow& row = *RowOf({above, leaf});
       const auto& first = leaves[row.parts.front()];

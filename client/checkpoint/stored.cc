@@ -86,6 +86,19 @@ PartGroups GroupsOf(const Model& model) {
   return groups;
 }
 
+// Adds tensors of quantized modules that engines are not known to have.
+void AddUnknownParts(const Model& model, const StoredModel& stored,
+                     PartGroups* groups) {
+  const std::set<std::string> modules = stored.modules();
+  for (const ModelTensor& t : model.tensors()) {
+    const auto [module, part] = SplitModule(t.name());
+    if (!IsKnownPart(part) && StorageOf(t.stored).module.empty() &&
+        modules.count(std::string(module)) > 0) {
+      (*groups)[std::string(module)].push_back(&t);
+    }
+  }
+}
+
 // Describes the tensors of a module and its possible format, for a message.
 std::string Siblings(const Model& model, const std::string& module,
                      const PartGroups& groups) {
@@ -138,7 +151,7 @@ void SortUnclear(const Model& model, const PartGroups& groups,
       out->factored.push_back(std::move(u));
     } else if (known) {
       u.why =
-          "it has tensors that change its values and that quantd does not "
+          "it has tensors that may change its values and that quantd does not "
           "apply: " +
           text;
       out->altered.push_back(std::move(u));
@@ -239,7 +252,7 @@ bool HasComfyLabels(const Model& model) {
 absl::StatusOr<StoredModel> FindStored(const Model& model) {
   StoredModel out;
   const Dialect configured = ConfiguredDialect(model.config());
-  const PartGroups groups = GroupsOf(model);
+  PartGroups groups = GroupsOf(model);
   std::map<std::string, const ModelTensor*> seen;  // codes of each module
   std::set<std::string> known;                     // modules with a layout
   const bool labelled = HasComfyLabels(model);
@@ -281,6 +294,7 @@ absl::StatusOr<StoredModel> FindStored(const Model& model) {
         fmt::format("{}: {} is stored twice, in two dialects: {}", model.path(),
                     module.substr(0, 200), Siblings(model, module, groups)));
   }
+  AddUnknownParts(model, out, &groups);
   SortUnclear(model, groups, seen, &out);
   return out;
 }

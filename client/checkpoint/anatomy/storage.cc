@@ -52,13 +52,18 @@ constexpr std::string_view kCompanions[] = {"weight_scale",
                                             "quant_map",
                                             "row_offsets",
                                             "qscale_weight",
-                                            "qscale_act"};
+                                            "qscale_act",
+                                            "comfy_quant"};
 // Members of kCompanions that a plain model may also have, for its own
 // purposes.
 constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
 constexpr std::string_view kSpare[] = {
     "input_scale",  "input_scale_ub", "input_global_scale", "input_zero_point",
-    "weight_shape", "output_scale",   "activation_scale"};
+    "weight_shape", "output_scale",   "activation_scale",   "comfy_quant"};
+// Further last names of tensors of a linear layer that engines know.
+constexpr std::string_view kPlainParts[] = {
+    "weight",  "weight_packed", "bias",     "k_scale",
+    "v_scale", "q_scale",       "kv_scale", "e_score_correction_bias"};
 // Tensors from which torch computes a weight (weight norm, spectral norm,
 // pruning), and the Python call that folds them into one tensor.
 struct FactorName {
@@ -193,6 +198,12 @@ bool IsCommon(const safetensors::Tensor& t) {
 bool IsSpareBeside(std::string_view part) {
   return std::find(std::begin(kSpare), std::end(kSpare), part) !=
          std::end(kSpare);
+}
+
+bool IsKnownPart(std::string_view part) {
+  return IsSpareBeside(part) ||
+         std::find(std::begin(kPlainParts), std::end(kPlainParts), part) !=
+             std::end(kPlainParts);
 }
 
 bool IsCacheScale(std::string_view name) {

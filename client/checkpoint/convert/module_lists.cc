@@ -23,18 +23,13 @@ constexpr std::string_view kOfExperts = ".experts.";
 // Names of modules for images and sound in vLLM and SGLang, which rename those
 // of the file: HunyuanOCR's "vit" is "visual", Pixtral's "vision_tower" is
 // "vision_encoder".
-constexpr std::string_view kTowers[] = {"visual",
-                                        "vision_tower",
-                                        "vision_model",
-                                        "vision_encoder",
-                                        "vision_language_adapter",
-                                        "multi_modal_projector",
-                                        "vpm",
-                                        "vit_merger",
-                                        "resampler",
-                                        "audio_tower",
-                                        "audio_language_adapter",
-                                        "sound_encoder"};
+constexpr std::string_view kTowers[] = {
+    "visual", "vision_tower", "vision_model", "vision_encoder",
+    "vision_language_adapter", "multi_modal_projector", "vpm", "vit_merger",
+    "resampler", "audio_tower", "audio_language_adapter", "sound_encoder",
+    // vLLM builds the tower of BLIP-2
+    // without its name.
+    "encoder"};
 // Modules that contain an MTP head in SGLang.
 constexpr std::string_view kFurther[] = {"decoder", "mtp_block"};
 
@@ -160,6 +155,10 @@ class Modules {
       for (const char* words : {"text", "vision"}) {
         renamed_.push_back(fmt::format("{}.{}_experts_gate", parent, words));
       }
+    } else if (role == Role::kRouter && model_.model_type() == "phimoe") {
+      // The name in transformers 5, which vLLM runs for this class.
+      renamed_.push_back(
+          fmt::format("{}.mlp.router", SplitModule(parent).parent));
     } else if (role == Role::kMultiToken) {
       for (const std::string_view head : kFurther) {
         if (first) AddTree(head);

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/pattern.h"
@@ -11,21 +12,6 @@
 
 namespace quantd::checkpoint {
 namespace {
-
-// Last names of tensors of a quantized weight that engines know.
-constexpr std::string_view kKnownParts[] = {"weight",
-                                            "weight_packed",
-                                            "weight_shape",
-                                            "input_scale",
-                                            "input_global_scale",
-                                            "output_scale",
-                                            "bias",
-                                            "comfy_quant",
-                                            "k_scale",
-                                            "v_scale",
-                                            "q_scale",
-                                            "kv_scale",
-                                            "e_score_correction_bias"};
 
 // Whether the configuration announces this part of the module.
 bool IsAnnounced(const LintedModel& linted, const std::string& module,
@@ -67,7 +53,7 @@ class PartRules : public Rules {
     for (const ModelTensor& t : model_.tensors()) {
       const auto [module, part] = SplitModule(t.name());
       const auto found = weights_.find(module);
-      if (found == weights_.end() || IsPart(t) || Has(kKnownParts, part) ||
+      if (found == weights_.end() || IsPart(t) || IsKnownPart(part) ||
           IsAnnounced(linted_, found->first, part)) {
         continue;
       }

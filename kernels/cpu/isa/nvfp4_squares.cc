@@ -210,7 +210,7 @@ __attribute__((noinline)) void EncodeBand(const Job& job, const Squares<D>& s,
   constexpr int kStep = ColumnOf<D>(0, 1) - ColumnOf<D>(0, 0);
   const EncodeParams& p = job.params;
   for (int64_t pair = 0; pair < pairs; ++pair) {
-    // As in QuantizeBands: evenly spread prefetches.
+    // Spreads prefetches evenly, like QuantizeBands.
     for (int64_t r = pair * W / 4; r < (pair + 1) * W / 4; ++r) {
       Prefetch<kBandCols * kSize>(at.next + r * p.cols * kSize);
     }

@@ -198,5 +198,25 @@ TEST_F(StacksTest, DecodedExpertsAreTheStacksThatTheClassHas) {
   }
 }
 
+// transformers transposes a stack of Qwen3-VL only if its shape asks for it.
+TEST_F(StacksTest, LeavesDecodedExpertsApartWhoseStackWouldBeSquare) {
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "qwen3_vl_moe_text";
+  for (const int64_t rows : {32, 48}) {
+    std::vector<WrittenTensor> tensors;
+    for (const char* leaf : {"gate_proj", "up_proj"}) {
+      const MadeNvfp4 made =
+          MakeNvfp4(std::string("model.layers.0.mlp.experts.0.") + leaf, rows,
+                    64, Nvfp4Names::kCompressedTensors);
+      tensors.insert(tensors.end(), made.parts.begin(), made.parts.end());
+    }
+    const auto plan = Plan(
+        tensors, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16},
+        config);
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_EQ(plan->experts_apart, rows == 32);
+  }
+}
+
 }  // namespace
 }  // namespace quantd::checkpoint

@@ -143,6 +143,43 @@ TEST_F(UnknownTest, KeepsReorderedQueriesAndKeysOfLlama4) {
   EXPECT_EQ(Left(*whole, attention + "q_proj"), nullptr);
 }
 
+// vLLM runs PhiMoE with the names of transformers 5, and builds the tower of
+// BLIP-2 without its name.
+TEST_F(UnknownTest, ListsRoutersAndTowersUnderTheirNamesInEngines) {
+  ModelJson config = LlamaConfig();
+  config["model_type"] = "phimoe";
+  const std::string moe = "model.layers.0.block_sparse_moe.";
+  for (const Dialect dialect :
+       {Dialect::kCompressedTensors, Dialect::kModelOpt}) {
+    const auto plan = Plan({Bf16(moe + "gate.weight", {64, 128})},
+                           {.dialect = dialect}, config);
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("router"));
+  }
+  const ModelJson blip = {{"architectures", {"Blip2ForConditionalGeneration"}},
+                          {"model_type", "blip-2"},
+                          {"text_config", LlamaConfig()},
+                          {"vision_config", ModelJson::object()}};
+  const std::string fc = "vision_model.encoder.layers.0.mlp.fc1.weight";
+  const auto plan = Plan({Bf16(fc, {64, 128})}, {}, blip);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("|encoder"));
+}
+
+// ComfyUI writes FP8 with ModelOpt's names and a label.
+TEST_F(UnknownTest, DecodingRemovesTheLabelOfComfy) {
+  const std::string m = "model.layers.0.mlp.extra_proj";
+  const auto plan =
+      Plan({Zeros(m + ".weight", "F8_E4M3", {128, 128}),
+            Zeros(m + ".weight_scale", "F32", {}),
+            Zeros(m + ".comfy_quant", "U8", {27})},
+           {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
+  ASSERT_THAT(plan, IsOk());
+  for (const ModelTensor* t : plan->copies) {
+    EXPECT_THAT(t->name(), testing::Not(HasSubstr("extra_proj")));
+  }
+}
+
 // ComfyUI reads the number of columns of these weights.
 TEST_F(UnknownTest, KeepsTheKeysOfCrossAttentionForComfy) {
   const std::string block =

@@ -27,9 +27,9 @@ constexpr std::string_view kTowers[] = {
     "visual", "vision_tower", "vision_model", "vision_encoder",
     "vision_language_adapter", "multi_modal_projector", "vpm", "vit_merger",
     "resampler", "audio_tower", "audio_language_adapter", "sound_encoder",
-    // vLLM builds the tower of BLIP-2
-    // without its name.
-    "encoder"};
+    // The name of PaddleOCR's projector in transformers, and the names below
+    // BLIP-2's tower, which vLLM builds without its own name.
+    "projector", "encoder"};
 // Modules that contain an MTP head in SGLang.
 constexpr std::string_view kFurther[] = {"decoder", "mtp_block"};
 
@@ -65,6 +65,11 @@ class Modules {
     };
     const auto mixed = stacks_of(seen_);
     std::vector<std::string> names = quantized_;
+    for (const std::string& module : quantized_) {
+      for (std::string& part : SplitParts(model_.model_type(), module)) {
+        names.push_back(std::move(part));
+      }
+    }
     for (const std::string_view stack : stacks_of(quantized_)) {
       if (mixed.count(stack) > 0) continue;
       for (const char* leaf : {"gate_proj", "up_proj", "down_proj"}) {

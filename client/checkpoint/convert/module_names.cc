@@ -341,18 +341,20 @@ std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
   return texts;
 }
 
-std::vector<std::string> FusedNamesOf(std::string_view module) {
+std::vector<std::string> FusedNamesOf(
+    std::string_view module, const std::function<bool(std::string)>& has) {
   const auto [parent, leaf] = SplitModule(module);
-  std::set<std::string> names;
   // Engines pack all experts together.
   if (IsNumber(SplitModule(parent).leaf)) return {};
+  const std::string above =
+      fmt::format("{}{}", parent, parent.empty() ? "" : ".");
+  std::set<std::string> names;
   for (const FusedName& row : FusedTable()) {
     const auto& members = row.members;
-    if (std::find(members.begin(), members.end(), leaf) == members.end()) {
-      continue;
+    if (std::find(members.begin(), members.end(), leaf) != members.end() &&
+        has(above + std::string(members.front()))) {
+      names.insert(above + std::string(row.name));
     }
-    names.insert(parent.empty() ? std::string(row.name)
-                                : fmt::format("{}.{}", parent, row.name));
   }
   return {names.begin(), names.end()};
 }

@@ -5,6 +5,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_NAMES_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_NAMES_H_
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,10 @@ std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
                                            NameStyle style);
 
 // The names of modules into which vLLM or SGLang pack this module in some class
-// of model: qkv_proj and others for q_proj. Empty for parts of an expert.
-std::vector<std::string> FusedNamesOf(std::string_view module);
+// of model: qkv_proj and others for q_proj. `has` tells which siblings exist.
+// Empty for parts of an expert.
+std::vector<std::string> FusedNamesOf(
+    std::string_view module, const std::function<bool(std::string)>& has);
 
 // The names of a module of a model with towers in the file, in transformers and
 // in vLLM, for lists without expressions.

@@ -180,7 +180,11 @@ class ListRules : public Rules {
   // of a layer together. In other lists they also look for the modules that
   // they fuse.
   std::string ListedLayerOf(const std::string& module) const {
-    std::vector<std::string> names = FusedNamesOf(module);
+    std::vector<std::string> names =
+        FusedNamesOf(module, [&](const std::string& sibling) {
+          return model_.Find(sibling + ".weight") != nullptr ||
+                 model_.Find(sibling + ".weight_packed") != nullptr;
+        });
     const bool globs = declared_.dialect() == Dialect::kModelOpt;
     const std::string experts(ExpertsAbove(module));
     if (!experts.empty() && globs) {

@@ -163,7 +163,8 @@ TEST_F(UnknownTest, ListsRoutersAndTowersUnderTheirNamesInEngines) {
   const std::string fc = "vision_model.encoder.layers.0.mlp.fc1.weight";
   const auto plan = Plan({Bf16(fc, {64, 128})}, {}, blip);
   ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("|encoder"));
+  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+              HasSubstr("|projector|encoder"));
 }
 
 // ComfyUI writes FP8 with ModelOpt's names and a label.

@@ -345,6 +345,18 @@ TEST_F(ModuleLists, LeavesOutFusionsThatTransformersSplits) {
   EXPECT_FALSE(AnyMatches(list, l + "attn.o_proj"));
   const auto rows = Convert(f, {.format = WeightFormat::kFp8Dynamic});
   EXPECT_FALSE(AnyMatches(rows["ignore"].get<Names>(), l + "mlp.gate_up_proj"));
+  const auto part = Convert(
+      f, {.format = WeightFormat::kFp8Dynamic, .ignore = {"*gqkv_proj"}});
+  const Names plain = part["ignore"].get<Names>();
+  EXPECT_TRUE(AnyMatches(plain, l + "self_attn.gate_proj"));
+  EXPECT_FALSE(AnyMatches(plain, l + "mlp.gate_proj"));
+}
+
+TEST(FusedNamesOf, NeedsTheFirstMember) {
+  const auto names = FusedNamesOf("l.0.self_attn.q_proj", [](auto sibling) {
+    return sibling == "l.0.self_attn.q_proj";
+  });
+  EXPECT_THAT(names, ElementsAre("l.0.self_attn.qkv_proj"));
 }
 
 TEST_F(ModuleLists, Fp8ExpertsNeedInputScales) {

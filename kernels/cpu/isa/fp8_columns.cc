@@ -2,7 +2,7 @@
 // lane holds a column. Codes that are stored column by column are transposed as
 // bytes. If the rowwise copy has the same codes, it is written, too. The leaf
 // rule of tiles.cc applies.
-#include "kernels/cpu/isa/fp8_columns.h"
+#include "kernels/cpu/isa/fp8_panel.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

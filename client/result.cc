@@ -33,9 +33,12 @@ AlignedBytes::AlignedBytes(size_t size) {
   // that a process whose results have one size would grow.
   size_t room = size + kAlignment;
   void* const block = std::malloc(room);
-  if (block == nullptr) return;
   void* start = block;
-  std::align(kAlignment, size, start, room);
+  // The sum wraps for the largest sizes, and the block is then too small.
+  if (block == nullptr || !std::align(kAlignment, size, start, room)) {
+    std::free(block);
+    return;
+  }
   bytes_ = {static_cast<std::byte*>(start), Free{block}};
   size_ = size;
 }

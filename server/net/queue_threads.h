@@ -5,7 +5,7 @@
 // queue's thread. A single thread that reads and delivers wakes nobody, which
 // gives the lowest latency, but many large messages are too much for it. So up
 // to `readers` more threads read sockets while these are busy. Waking a
-// sleeping thread takes time: with `busy_poll` a thread polls before it sleeps.
+// sleeping thread takes time: with `busy_poll` a thread polls that long first.
 //
 // Threads: everything here may be used from any thread.
 #ifndef QUANTD_SERVER_NET_QUEUE_THREADS_H_

@@ -60,10 +60,20 @@ constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
 constexpr std::string_view kSpare[] = {
     "input_scale",  "input_scale_ub", "input_global_scale", "input_zero_point",
     "weight_shape", "output_scale",   "activation_scale",   "comfy_quant"};
-// Further last names of tensors of a linear layer that engines know.
-constexpr std::string_view kPlainParts[] = {
-    "weight",  "weight_packed", "bias",     "k_scale",
-    "v_scale", "q_scale",       "kv_scale", "e_score_correction_bias"};
+// Last names of tensors of a quantized weight that engines know.
+constexpr std::string_view kKnownParts[] = {"weight",
+                                            "weight_packed",
+                                            "weight_shape",
+                                            "input_scale",
+                                            "input_global_scale",
+                                            "output_scale",
+                                            "bias",
+                                            "comfy_quant",
+                                            "k_scale",
+                                            "v_scale",
+                                            "q_scale",
+                                            "kv_scale",
+                                            "e_score_correction_bias"};
 // Tensors from which torch computes a weight (weight norm, spectral norm,
 // pruning), and the Python call that folds them into one tensor.
 struct FactorName {
@@ -201,9 +211,8 @@ bool IsSpareBeside(std::string_view part) {
 }
 
 bool IsKnownPart(std::string_view part) {
-  return IsSpareBeside(part) ||
-         std::find(std::begin(kPlainParts), std::end(kPlainParts), part) !=
-             std::end(kPlainParts);
+  return std::find(std::begin(kKnownParts), std::end(kKnownParts), part) !=
+         std::end(kKnownParts);
 }
 
 bool IsCacheScale(std::string_view name) {

@@ -32,8 +32,8 @@ bool IsCommon(const safetensors::Tensor& tensor);
 // Whether decoding a weight can ignore this part: an input or output scale, the
 // shape, or ComfyUI's label.
 bool IsSpareBeside(std::string_view part);
-// Whether engines know a linear layer's tensor with this last name. Others may
-// change the weight's values.
+// Whether engines know a quantized weight's tensor with this last name. Others
+// may change the weight's values.
 bool IsKnownPart(std::string_view part);
 // Whether a tensor of that name is a scale of the KV cache.
 bool IsCacheScale(std::string_view name);

@@ -342,7 +342,7 @@ std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
 }
 
 std::vector<std::string> FusedNamesOf(
-    std::string_view module, const std::function<bool(std::string)>& has) {
+    std::string_view module, absl::FunctionRef<bool(const std::string&)> has) {
   const auto [parent, leaf] = SplitModule(module);
   // Engines pack all experts together.
   if (IsNumber(SplitModule(parent).leaf)) return {};

@@ -5,10 +5,11 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_NAMES_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_MODULE_NAMES_H_
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "absl/functional/function_ref.h"
 
 namespace quantd::checkpoint {
 
@@ -31,7 +32,7 @@ std::vector<std::string> ModuleExpressions(std::vector<std::string> names,
 // of model: qkv_proj and others for q_proj. `has` tells which siblings exist.
 // Empty for parts of an expert.
 std::vector<std::string> FusedNamesOf(
-    std::string_view module, const std::function<bool(std::string)>& has);
+    std::string_view module, absl::FunctionRef<bool(const std::string&)> has);
 
 // The names of a module of a model with towers in the file, in transformers and
 // in vLLM, for lists without expressions.

@@ -137,9 +137,9 @@ LLAMA4 = {
     "rows": f"""
 copy language_model.model.embed_tokens.weight V,H  # {TABLE}
 copy language_model.model.layers.{{0-47}}.{{input,post_attention}}_layernorm.weight H
-plain language_model.model.layers.{{0-47}}.self_attn.q_proj.weight H,H  # SGLang reorders its rows, but not their scales
+plain language_model.model.layers.{{0-47}}.self_attn.q_proj.weight H,H  # queries, keys and values: SGLang reorders rows, but not their scales
 quant language_model.model.layers.{{0-47}}.self_attn.o_proj.weight H,H
-plain language_model.model.layers.{{0-47}}.self_attn.{{k,v}}_proj.weight KV,H  # SGLang reorders its rows, but not their scales
+plain language_model.model.layers.{{0-47}}.self_attn.{{k,v}}_proj.weight KV,H  # queries, keys and values: SGLang reorders rows, but not their scales
 plain language_model.model.layers.{{0-47}}.feed_forward.router.weight E,H  # {ROUTER}
 stack language_model.model.layers.{{0-47}}.feed_forward.experts.gate_up_proj E,H,2*I as *.gate_proj+*.up_proj!
 stack language_model.model.layers.{{0-47}}.feed_forward.experts.down_proj E,I,H as *.down_proj!

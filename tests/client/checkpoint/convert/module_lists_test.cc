@@ -353,9 +353,10 @@ TEST_F(ModuleLists, LeavesOutFusionsThatTransformersSplits) {
 }
 
 TEST(FusedNamesOf, NeedsTheFirstMember) {
-  const auto names = FusedNamesOf("l.0.self_attn.q_proj", [](auto sibling) {
-    return sibling == "l.0.self_attn.q_proj";
-  });
+  const auto names =
+      FusedNamesOf("l.0.self_attn.q_proj", [](const std::string& sibling) {
+        return sibling == "l.0.self_attn.q_proj";
+      });
   EXPECT_THAT(names, ElementsAre("l.0.self_attn.qkv_proj"));
 }
 

@@ -122,6 +122,8 @@ std::vector<Fault> LayoutFaults() {
       {"unknown-part", ct, Put(kQ + ".weight_zero_point", {32, 4}),
        "weight_zero_point"},
       {"unknown-part", ct, Put(kQ + ".weight_g_idx", {64}), "weight_g_idx"},
+      {"unknown-part", ct, Put(kQ + ".input_zero_point", {1}),
+       "input_zero_point"},
       {"unknown-part", mo,
        Put("model.layers.0.mlp.up_proj.weight_quantizer._amax", {1}),
        "it is a leftover of ModelOpt's calibration"},

@@ -97,9 +97,11 @@ QUANTD_FN typename L::F FourOverSixError(const EncodeParams& p,
   return sum;
 }
 
-// The error of a square: the errors of its lines, added pairwise in a tree.
-QUANTD_FN float FourOverSixErrorOfSquare(const float* lines) {
-  float sum[kBlock];
+// The error of a square: the errors of its lines, added pairwise in a tree. `F`
+// is a float, or a vector with a square in each lane.
+template <typename F>
+QUANTD_FN F FourOverSixErrorOfSquare(const F* lines) {
+  F sum[kBlock];
   for (int i = 0; i < kBlock; ++i) sum[i] = lines[i];
   for (int half = kBlock / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) sum[i] = sum[i] + sum[i + half];

@@ -17,16 +17,18 @@ constexpr uint32_t kFp8Supports =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
 
-// The options that the function for NVFP4 supports. Copies may be rotated in
+// The options that the functions for NVFP4 support. Copies may be rotated in
 // blocks of 16.
-constexpr uint32_t kNvfp4Supports = kOptRht | kOptStochastic | kOptFourOverSix |
-                                    kOptScaleSearch | kOptSwizzled |
-                                    kOptGivenAmax | kOptEstimation |
-                                    kOptGrouped | kOptDbias | kOptProfile;
+constexpr uint32_t kNvfp4Supports =
+    kOptRht | kOptStochastic | kOptFourOverSix | kOptScaleSearch |
+    kOptSwizzled | kOptGivenAmax | kOptEstimation | kOptGrouped | kOptDbias |
+    kOptProfile | kOptCompact;
 
 bool IsNvfp4(const Plan& plan, const QuantizeOptions& o, const Recipe& r) {
   const uint32_t used = UsedOptions(o);
-  return o.format == Format::kNvfp4 && (used & ~kNvfp4Supports) == 0 &&
+  const bool nvfp4 =
+      o.format == Format::kNvfp4 || o.format == Format::kNvfp4Square;
+  return nvfp4 && (used & ~kNvfp4Supports) == 0 &&
          (!r.copies_rotate() || r.rotation->dimension == kRhtSize) &&
          ((used & kOptStochastic) == 0 || DrawsWhole(plan, o));
 }
@@ -42,8 +44,10 @@ EncodeKernel ChooseEncode(const Plan& plan, const QuantizeOptions& o,
                           const Recipe& r, bool columnwise) {
   const CopyRecipe& copy = r.copies[columnwise];
   if (!copy.wanted) return EncodeKernel::kNone;
-  if (IsNvfp4(plan, o, r)) return EncodeKernel::kNvfp4;
   const FormatSpec& format = *FindFormat(o.format);
+  if (IsNvfp4(plan, o, r)) {
+    return format.square ? EncodeKernel::kNvfp4Squares : EncodeKernel::kNvfp4;
+  }
   const bool fp8 =
       format.element != DType::kE2M1x2 && format.scaling != Scaling::kChannel;
   if (!fp8 || copy.rotation != 0 || (UsedOptions(o) & ~kFp8Supports) != 0) {
@@ -81,6 +85,7 @@ KernelChoice ChooseKernels(const Plan& plan, const Recipe& recipe) {
 std::string_view Name(EncodeKernel kernel) {
   static constexpr std::string_view kNames[] = {"-",
                                                 "QuantizeNvfp4",
+                                                "QuantizeNvfp4Squares",
                                                 "QuantizeFp8Rows",
                                                 "QuantizeFp8Columns",
                                                 "QuantizeFp8Squares",

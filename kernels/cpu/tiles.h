@@ -24,13 +24,15 @@ using quantd::Matrix;
 
 // The function that encodes a copy.
 enum class EncodeKernel {
-  kNone,        // the copy is not made
-  kNvfp4,       // NVFP4 with blocks of 1 x 16 and one amax; makes both copies
-  kFp8Rows,     // FP8 codes without rotation and statistics
-  kFp8Columns,  // as kFp8Rows; makes both copies if their codes are equal
-  kFp8Squares,  // FP8 with a scale for 128 x 128 codes; makes both copies at
-                // once
-  kLines,       // every format and option
+  kNone,          // the copy is not made
+  kNvfp4,         // NVFP4 with blocks of 1 x 16 and one amax; makes both copies
+  kNvfp4Squares,  // NVFP4 with a scale for 16 x 16 codes; makes both copies at
+                  // once
+  kFp8Rows,       // FP8 codes without rotation and statistics
+  kFp8Columns,    // as kFp8Rows; makes both copies if their codes are equal
+  kFp8Squares,    // FP8 with a scale for 128 x 128 codes; makes both copies at
+                  // once
+  kLines,         // every format and option
 };
 struct EncodeChoice {
   EncodeKernel rowwise = EncodeKernel::kNone;

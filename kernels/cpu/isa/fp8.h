@@ -1,5 +1,5 @@
 // Encoding of FP8 with vectors along the row. A lane holds an element, not a
-// line, so that nothing is transposed. Included only by fp8_*.cc, which are
+// line, so that nothing is transposed. Included only by sources that are
 // compiled once for each instruction set.
 //
 // The unit is a twin: 2W consecutive elements, with the even ones in one vector
@@ -22,7 +22,7 @@ inline constexpr int kFp8Step = 32;
 // A twin: 2W elements, those with even and those with odd positions.
 template <DType D>
 struct Twin {
-  Lane::U raw;  // bf16: the words unchanged
+  Lane::U raw;  // 16-bit types: the words unchanged
   Lane::F even;
   Lane::F odd;
 };
@@ -56,11 +56,12 @@ QUANTD_FN Twin<D> LoadTwin(const std::byte* p) {
 template <DType D, bool kSpecial>
 struct Running {
   typedef int16_t Halves __attribute__((vector_size(4 * QUANTD_LANES)));
-  // For bf16 without kSpecial a lane holds two halves, otherwise one value.
+  // For 16-bit types without kSpecial a lane holds two halves, whose magnitudes
+  // have the order of integers; otherwise one value.
   Lane::U all{};
   Lane::U numbers{};
 
-  static constexpr bool kHalves = D == DType::kBF16 && !kSpecial;
+  static constexpr bool kHalves = D != DType::kF32 && !kSpecial;
 
   QUANTD_FN void Add(const Twin<D>& t) {
     using L = Lane;
@@ -77,8 +78,13 @@ struct Running {
     if constexpr (kSpecial) numbers = L::Max(clean, numbers);
   }
   QUANTD_FN Lane::U Max() const {
-    if constexpr (!kHalves) return all;
-    return Lane::Max(all << 16, all & 0xFFFF0000u);
+    if constexpr (!kHalves) {
+      return all;
+    } else {
+      const Lane::U low = all & 0xFFFFu;
+      return Lane::Max(Lane::Bits(Decode16<Lane, D>(low)),
+                       Lane::Bits(Decode16<Lane, D>(all >> 16)));
+    }
   }
   QUANTD_FN Lane::U Clean() const { return kSpecial ? numbers : Max(); }
 };

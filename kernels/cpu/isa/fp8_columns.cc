@@ -2,7 +2,7 @@
 // lane holds a column. Codes that are stored column by column are transposed as
 // bytes. If the rowwise copy has the same codes, it is written, too. The leaf
 // rule of tiles.cc applies.
-#include "kernels/cpu/isa/fp8_panel.h"
+#include "kernels/cpu/isa/fp8_columns.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {
@@ -38,8 +38,11 @@ struct RunningColumns {
     }
   }
   QUANTD_FN U Max(int odd) const {
-    if constexpr (!kHalves) return all[odd];
-    return odd ? halves & 0xFFFF0000u : halves << 16;
+    if constexpr (!kHalves) {
+      return all[odd];
+    } else {
+      return L::Bits(Decode16<L, D>(odd ? halves >> 16 : halves & 0xFFFFu));
+    }
   }
   QUANTD_FN U Clean(int odd) const {
     return kSpecial ? numbers[odd] : Max(odd);

@@ -1,6 +1,6 @@
 // FP8 codes with one scale per square of 128 x 128, for one copy or both at
 // once. The leaf rule of tiles.cc applies.
-#include "kernels/cpu/isa/fp8_panel.h"
+#include "kernels/cpu/isa/fp8_columns.h"
 
 namespace quantd {
 inline namespace QUANTD_ARITH {

@@ -41,6 +41,10 @@ void SumChunks(const float* partial, int64_t chunks, int64_t cols, DType dtype,
 void QuantizeNvfp4(const EncodeParams& params, const GroupTask& group,
                    int64_t first, int64_t last, cpu::Maxima* seen);
 
+// Like QuantizeNvfp4, for one scale per 16 x 16 codes. No rotation.
+void QuantizeNvfp4Squares(const EncodeParams& params, const GroupTask& group,
+                          int64_t first, int64_t last, cpu::Maxima* seen);
+
 // Each of these functions writes an unrotated copy of FP8 codes without square
 // blocks, and sets nan and inf of `*seen`.
 void QuantizeFp8Rows(const EncodeParams& params, const GroupTask& group,
@@ -151,6 +155,11 @@ QUANTD_FN void ForDType(DType d, Fn fn) {
 }
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Whether two copies have an amax, and the same one.
+inline bool SameAmax(const CopyTask& a, const CopyTask& b) {
+  return a.amax && b.amax && Scalar::Bits(*a.amax) == Scalar::Bits(*b.amax);
+}
 
 }  // namespace QUANTD_ARITH
 }  // namespace quantd

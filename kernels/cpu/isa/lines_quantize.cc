@@ -229,10 +229,6 @@ void ScaleSquares(const EncodeParams& e, const CopyTask& copy, Tile& tile,
   }
 }
 
-bool SameAmax(const CopyTask& a, const CopyTask& b) {
-  return a.amax && b.amax && Scalar::Bits(*a.amax) == Scalar::Bits(*b.amax);
-}
-
 }  // namespace
 
 void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
@@ -244,6 +240,10 @@ void QuantizeLines(const EncodeParams& e, cpu::EncodeChoice choice,
   if (choice.rowwise == EncodeKernel::kNvfp4 ||
       choice.columnwise == EncodeKernel::kNvfp4) {
     return QuantizeNvfp4(e, group, first, last, seen);
+  }
+  if (choice.rowwise == EncodeKernel::kNvfp4Squares ||
+      choice.columnwise == EncodeKernel::kNvfp4Squares) {
+    return QuantizeNvfp4Squares(e, group, first, last, seen);
   }
   if (choice.rowwise == EncodeKernel::kFp8Squares ||
       choice.columnwise == EncodeKernel::kFp8Squares) {

@@ -1,9 +1,10 @@
-// Loads blocks of 16 elements of rows and columns into lanes, for the tuned
-// NVFP4 functions. Included only by sources that are compiled once for each
-// instruction set.
+// Loads blocks of 16 elements of rows and columns into lanes, and stores their
+// codes and scales, for the tuned NVFP4 functions. Included only by sources
+// that are compiled once for each instruction set.
 #ifndef QUANTD_KERNELS_CPU_ISA_NVFP4_H_
 #define QUANTD_KERNELS_CPU_ISA_NVFP4_H_
 
+#include "kernels/arith/encode_params.h"
 #include "kernels/arith/nvfp4.h"
 #include "kernels/cpu/isa/lines.h"
 #include "kernels/cpu/isa/transpose.h"
@@ -53,10 +54,12 @@ QUANTD_FN void LoadSomeBlocks(const std::byte* p, int64_t count,
 // The number of columns of a band. A band is a packed copy of sixteen rows,
 // because the rows of a large matrix share cache sets and those of a packed
 // copy do not.
+// The last row of a band is never used: a load of 16 blocks from the row before
+// it takes eight blocks of it, whose lanes are dropped.
 inline constexpr int64_t kBandCols = 128;
 template <DType D>
 struct Band {
-  alignas(64) std::byte v[16 * kBandCols * SizeOf(D)];
+  alignas(64) std::byte v[17 * kBandCols * SizeOf(D)];
 };
 
 // Copies rows x cols from x(row, col) on, with zeros after them.
@@ -110,6 +113,97 @@ QUANTD_FN constexpr int64_t ColumnOf(int64_t vector, int lane) {
   return kIsHalf<D> ? (vector / 2 * W + lane) * 2 + vector % 2
                     : vector * W + lane;
 }
+
+namespace {
+
+using cpu::kTileRows;
+
+constexpr int W = QUANTD_LANES;
+
+// The counters whose bytes a block of a row and of a column use
+// (random_bytes.h). `row` is the row in the payload, and `first` that of the
+// group; blocks and columns count within the group.
+QUANTD_FN uint64_t RowCounter(const EncodeParams& params, int64_t row,
+                              int64_t block) {
+  const int64_t per_row = (params.total_columns + 15) / 16;
+  return static_cast<uint64_t>((params.row_offset + row) * per_row +
+                               params.column_offset / 16 + block);
+}
+QUANTD_FN uint64_t ColumnCounter(const EncodeParams& params, int64_t first,
+                                 int64_t block, int64_t column) {
+  return static_cast<uint64_t>(((params.row_offset + first) / 16 + block) *
+                                   params.total_columns +
+                               params.column_offset + column);
+}
+
+// Stores the scales of `count` blocks of a line from `block` on, a multiple of
+// 4. Lines of a square that share a scale store it once.
+QUANTD_FN void StoreScaleRun(const CopyTask& copy, int64_t line, int64_t block,
+                             const std::byte* scales, int64_t count) {
+  if (copy.swizzled) {
+    for (int64_t i = 0; i < count; i += 4) {
+      std::byte* to = copy.scale + SwizzledIndex(line, block + i, copy.blocks);
+      if (count - i >= 4) {
+        __builtin_memcpy(to, scales + i, 4);
+      } else {
+        __builtin_memcpy(to, scales + i, count - i);
+      }
+    }
+    return;
+  }
+  if (copy.scale_lines > 1) {
+    if (line % kBlock != 0) return;
+    line /= kBlock;
+  }
+  std::byte* to = copy.scale + line * copy.scale_line + block;
+  // The usual counts: that of a group, or that of a column of whole tiles.
+  if (count == W) {
+    __builtin_memcpy(to, scales, W);
+  } else if (count == kTileRows / 16) {
+    __builtin_memcpy(to, scales, kTileRows / 16);
+  } else {
+    __builtin_memcpy(to, scales, count);
+  }
+}
+
+// Codes and scales of kTileRows rows of a band's columns, before they are
+// stored. A column's codes fill a cache line, which is written once.
+struct Stage {
+  alignas(64) std::byte codes[kBandCols][kTileRows / 2];
+  std::byte scales[kBandCols][kTileRows / 16];
+};
+
+// Adds the codes of W columns of a band, the block `block` of each.
+template <DType D>
+QUANTD_FN void StageCodes(Lane::U low, Lane::U high, int64_t vector,
+                          int64_t block, Stage* stage) {
+  std::byte words[8 * W];
+  StorePairs<W>(low, high, words);
+  constexpr int64_t kStep = ColumnOf<D>(0, 1) - ColumnOf<D>(0, 0);
+  std::byte* codes = stage->codes[ColumnOf<D>(vector, 0)] + 8 * block;
+  for (int i = 0; i < W; ++i) {
+    __builtin_memcpy(codes + i * kStep * sizeof(stage->codes[0]), words + 8 * i,
+                     8);
+  }
+}
+
+template <bool kStream>
+void Flush(const Stage& stage, const CopyTask& copy, int64_t row, int64_t rows,
+           int64_t col, int64_t cols) {
+  const int64_t blocks = (rows + 15) / 16;
+  std::byte* data = copy.data + col * copy.data_line + row / 2;
+  for (int64_t c = 0; c < cols; ++c) {
+    if (rows == kTileRows) {
+      StoreBytes<kStream, kTileRows / 2>(stage.codes[c], data);
+    } else {
+      __builtin_memcpy(data, stage.codes[c], 8 * blocks);
+    }
+    StoreScaleRun(copy, col + c, row / 16, stage.scales[c], blocks);
+    data += copy.data_line;
+  }
+}
+
+}  // namespace
 
 }  // namespace QUANTD_ARITH
 }  // namespace quantd

@@ -6,10 +6,6 @@ namespace quantd {
 inline namespace QUANTD_ARITH {
 namespace {
 
-using cpu::kTileRows;
-
-constexpr int W = QUANTD_LANES;
-
 constexpr size_t kAhead = 4096;  // bytes to prefetch ahead
 
 // A group of rows with its copies.
@@ -19,39 +15,7 @@ struct Rows {
   int64_t first;  // row in the whole payload
   Copy row;
   Copy col;
-
-  // The counter whose bytes a block uses (random_bytes.h).
-  QUANTD_FN uint64_t RowCounter(int64_t line, int64_t block) const {
-    const int64_t per_row = (params.total_columns + 15) / 16;
-    return static_cast<uint64_t>((params.row_offset + first + line) * per_row +
-                                 params.column_offset / 16 + block);
-  }
-  QUANTD_FN uint64_t ColumnCounter(int64_t block, int64_t column) const {
-    return static_cast<uint64_t>(((params.row_offset + first) / 16 + block) *
-                                     params.total_columns +
-                                 params.column_offset + column);
-  }
 };
-
-// Stores the scales of `count` blocks of a line from `block` on.
-QUANTD_FN void StoreScaleRun(const Copy& copy, int64_t line, int64_t block,
-                             const std::byte* scales, int64_t count) {
-  if (!copy.swizzled) {
-    std::byte* to = copy.scale + line * copy.scale_line + block;
-    // The usual counts: that of a group, or that of a column of whole tiles.
-    if (count == W) {
-      __builtin_memcpy(to, scales, W);
-    } else if (count == kTileRows / 16) {
-      __builtin_memcpy(to, scales, kTileRows / 16);
-    } else {
-      __builtin_memcpy(to, scales, count);
-    }
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    copy.scale[SwizzledIndex(line, block + i, copy.blocks)] = scales[i];
-  }
-}
 
 // The number of columns for which one copy is made and then the other, before
 // the next columns are read. In fp32, kTileRows rows of them fill half an L2
@@ -78,9 +42,10 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
       if constexpr (kWay == Way::kTe) {
         out = Encode<kRht>(a.params, loader(b), a.row, group, seen);
       } else if constexpr (kWay == Way::kTeStochastic) {
-        out = EncodeByBytes<kRht, 1>(a.params, loader(b), a.row,
-                                     a.RowCounter(row, begin / 16 + b),
-                                     a.params.subsequence, group, seen);
+        out = EncodeByBytes<kRht, 1>(
+            a.params, loader(b), a.row,
+            RowCounter(a.params, a.first + row, begin / 16 + b),
+            a.params.subsequence, group, seen);
       } else if constexpr (kWay == Way::kTeFourOverSix) {
         out = EncodeFourOverSix(a.params, loader(b), a.row, group, seen);
       } else {
@@ -120,29 +85,6 @@ void QuantizeRowwise(const Rows& a, int64_t first, int64_t last, int64_t begin,
   }
 }
 
-// Codes and scales of kTileRows rows of a band's columns, before they are
-// stored. A column's codes fill a cache line, which is written once.
-struct Stage {
-  alignas(64) std::byte codes[kBandCols][kTileRows / 2];
-  std::byte scales[kBandCols][kTileRows / 16];
-};
-
-template <bool kStream>
-void Flush(const Stage& stage, const Copy& copy, int64_t row, int64_t rows,
-           int64_t col, int64_t cols) {
-  const int64_t blocks = (rows + 15) / 16;
-  std::byte* data = copy.data + col * copy.data_line + row / 2;
-  for (int64_t c = 0; c < cols; ++c) {
-    if (rows == kTileRows) {
-      StoreBytes<kStream, kTileRows / 2>(stage.codes[c], data);
-    } else {
-      __builtin_memcpy(data, stage.codes[c], 8 * blocks);
-    }
-    StoreScaleRun(copy, col + c, row / 16, stage.scales[c], blocks);
-    data += copy.data_line;
-  }
-}
-
 // Encodes kTileRows rows of a band's columns, sixteen rows at a time.
 template <DType D, bool kRht, Way kWay>
 QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
@@ -166,23 +108,19 @@ QUANTD_FN void QuantizeBands(const Rows& a, int64_t row, int64_t rows,
       constexpr int kStep = ColumnOf<D>(0, 1) - ColumnOf<D>(0, 0);
       out = EncodeByBytes<kRht, kStep>(
           a.params, loader(at), a.col,
-          a.ColumnCounter(row / 16 + at.block, col + ColumnOf<D>(at.vector, 0)),
+          ColumnCounter(a.params, a.first, row / 16 + at.block,
+                        col + ColumnOf<D>(at.vector, 0)),
           a.params.subsequence + 1, group, seen);
     } else if constexpr (kWay == Way::kTeFourOverSix) {
       out = EncodeFourOverSix(a.params, loader(at), a.col, group, seen);
     } else {
       out = Encode<kRht>(a.params, loader(at), a.col, group, seen);
     }
-    std::byte words[8 * W];
-    StorePairs<W>(out.low, out.high, words);
+    StageCodes<D>(out.low, out.high, at.vector, at.block, stage);
     const L::U8 scales = L::LowBytes(out.scale);
-    const int64_t column = ColumnOf<D>(at.vector, 0);
     constexpr int64_t kStep = ColumnOf<D>(0, 1) - ColumnOf<D>(0, 0);
-    std::byte* codes = stage->codes[column] + 8 * at.block;
-    std::byte* to = stage->scales[column] + at.block;
+    std::byte* to = stage->scales[ColumnOf<D>(at.vector, 0)] + at.block;
     for (int i = 0; i < W; ++i) {
-      __builtin_memcpy(codes + i * kStep * sizeof(stage->codes[0]),
-                       words + 8 * i, 8);
       to[i * kStep * sizeof(stage->scales[0])] =
           static_cast<std::byte>(scales[i]);
     }

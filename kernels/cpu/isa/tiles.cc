@@ -20,7 +20,6 @@ using cpu::AmaxArgs;
 using cpu::Maxima;
 using cpu::RotateArgs;
 
-constexpr int W = QUANTD_LANES;
 using L = Lane;
 using F = L::F;
 using U = L::U;

@@ -270,6 +270,24 @@ QUANTD_FN void StorePairs(U32<W> even, U32<W> odd, std::byte* p) {
   StorePairsBy<W, kStream>(even, odd, p, std::make_index_sequence<W>());
 }
 
+// The first bytes of W words, then their second bytes, and so on.
+struct BytesOfQuad {
+  static constexpr int At(int i) {
+    return i / 16 * 16 + i % 4 * 4 + i % 16 / 4;
+  }
+};
+template <int W>
+struct WordsOfQuads {
+  static constexpr int At(int i) { return i % (W / 4) * 4 + i / (W / 4); }
+};
+template <int W>
+QUANTD_FN U32<W> SplitBytes(U32<W> words) {
+  const auto bytes = reinterpret_cast<typename Vec<W>::Bytes>(words);
+  const auto quads =
+      ShuffleBy<BytesOfQuad>(bytes, bytes, std::make_index_sequence<4 * W>());
+  return Shuffle<WordsOfQuads<W>, W>(reinterpret_cast<U32<W>>(quads), U32<W>{});
+}
+
 // Loads W consecutive elements, one into each lane.
 template <DType D, int W>
 QUANTD_FN typename Vec<W>::F LoadLanes(const std::byte* p) {

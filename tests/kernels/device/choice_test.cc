@@ -171,10 +171,10 @@ TEST(ChoiceTest, CudaDecodesAndRotates) {
 
 // Options that the CPU's tuned functions support. Only the generic function
 // supports any other option.
-constexpr uint32_t kNvfp4Supports = kOptRht | kOptStochastic | kOptFourOverSix |
-                                    kOptScaleSearch | kOptSwizzled |
-                                    kOptGivenAmax | kOptEstimation |
-                                    kOptGrouped | kOptDbias | kOptProfile;
+constexpr uint32_t kNvfp4Supports =
+    kOptRht | kOptStochastic | kOptFourOverSix | kOptScaleSearch |
+    kOptSwizzled | kOptGivenAmax | kOptEstimation | kOptGrouped | kOptDbias |
+    kOptProfile | kOptCompact;
 constexpr uint32_t kFp8Supports =
     kOptRht | kOptSwizzled | kOptGivenAmax | kOptEpsilon | kOptPowerOfTwo |
     kOptGivenScale | kOptHistory | kOptScaleRule | kOptGrouped | kOptDbias;
@@ -191,15 +191,18 @@ TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
       const bool wanted =
           columnwise ? HasColumnwise(row.usage) : HasRowwise(row.usage);
       const bool rotated = columnwise ? o.rht.columnwise : o.rht.rowwise;
-      const bool plain = row.format.format == Format::kNvfp4 &&
-                         !has(~kNvfp4Supports) &&
+      const bool nvfp4 = row.format.format == Format::kNvfp4 ||
+                         row.format.format == Format::kNvfp4Square;
+      const bool plain = nvfp4 && !has(~kNvfp4Supports) &&
                          (!has(kOptRht) || o.rht.dimension == 16) &&
                          (!has(kOptStochastic) || DrawsWhole(row.plan, o));
       const bool fp8 = row.format.element != DType::kE2M1x2 &&
                        row.format.scaling != Scaling::kChannel &&
                        !has(~kFp8Supports) && !rotated;
       const auto got = columnwise ? c.encode.columnwise : c.encode.rowwise;
-      EXPECT_EQ(got, !wanted                    ? cpu::EncodeKernel::kNone
+      EXPECT_EQ(got, !wanted ? cpu::EncodeKernel::kNone
+                     : plain && row.format.square
+                         ? cpu::EncodeKernel::kNvfp4Squares
                      : plain                    ? cpu::EncodeKernel::kNvfp4
                      : fp8 && row.format.square ? cpu::EncodeKernel::kFp8Squares
                      : fp8 && columnwise        ? cpu::EncodeKernel::kFp8Columns
@@ -216,7 +219,7 @@ TEST(ChoiceTest, TheCpuChoosesForEachCopy) {
                   : cpu::AmaxKernel::kTiles)
         << Label(row);
   });
-  EXPECT_EQ(taken.size(), 6u) << "a function is never taken";
+  EXPECT_EQ(taken.size(), 7u) << "a function is never taken";
   ForDequantizeRows([&](const PlanRow& row) {
     const auto& o = std::get<DequantizeOptions>(row.plan.options());
     const bool plain = o.format == Format::kNvfp4 &&

@@ -1,8 +1,8 @@
 // Encodes panels of 64 columns to FP8 codes, and stores the codes in the
 // columnwise and rowwise copies. Included only by fp8_columns.cc and
 // fp8_squares.cc, which are compiled once for each instruction set.
-#ifndef QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
-#define QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
+#ifndef QUANTD_KERNELS_CPU_ISA_FP8_COLUMNS_H_
+#define QUANTD_KERNELS_CPU_ISA_FP8_COLUMNS_H_
 
 #include "kernels/cpu/isa/fp8.h"
 
@@ -238,4 +238,4 @@ QUANTD_FN void ForStreams(DType element, Streams streams, bool rows, Fn fn) {
 }  // namespace QUANTD_ARITH
 }  // namespace quantd
 
-#endif  // QUANTD_KERNELS_CPU_ISA_FP8_PANEL_H_
+#endif  // QUANTD_KERNELS_CPU_ISA_FP8_COLUMNS_H_

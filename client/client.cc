@@ -1,3 +1,14 @@
+// The way of a call: Client::Quantize makes a Plan, which checks the options,
+// and calls Run, which checks the sizes and registers the call. Router::Run
+// (client/route/router.h) chooses the transport, by ChooseRoute. Endpoint::Run
+// (client/net/remote.cc, or client/local/local_devices.cc) makes the call.
+// Exchange::Run (client/net/exchange.h) picks a server and retries. Sender or
+// StreamSender makes one attempt and waits for it. ResultBuilder
+// (client/tensors/result_builder.h) allocates the result's memory, unless the
+// caller gave it, and messages are copied there once.
+//
+// All of this runs on the caller's thread, or on a WorkerPool's thread for an
+// asynchronous call. A call in bands also uses threads of client/bands.
 #include "quantd/client.h"
 
 #include <algorithm>

@@ -163,9 +163,9 @@ class BandRun {
   using Ask = absl::FunctionRef<absl::StatusOr<Result>(const Call& part)>;
 
   // Makes the call of one band through `ask`.
-  absl::StatusOr<Result> Of(const Band& band, CallControl& control,
-                            const absl::StatusOr<Plan>& plan,
-                            absl::Span<const Destination> into, Ask ask) {
+  absl::StatusOr<Result> CallBand(const Band& band, CallControl& control,
+                                  const absl::StatusOr<Plan>& plan,
+                                  absl::Span<const Destination> into, Ask ask) {
     if (!plan.ok()) return plan.status();
     BandPayload payload;
     if (auto s = payload.Fill(whole_, places_, band, *plan); !s.ok()) return s;
@@ -176,7 +176,7 @@ class BandRun {
                     const absl::StatusOr<Plan>& plan, Ask ask) {
     if (!plan.ok()) return plan.status();
     const auto result =
-        Of(band, control, plan, join_.PlacesOf(band, *plan), ask);
+        CallBand(band, control, plan, join_.PlacesOf(band, *plan), ask);
     if (!result.ok()) return result.status();
     if (auto s = join_.Add(band, *plan, *result); !s.ok()) return s;
     teller_.Add(band);
@@ -213,10 +213,10 @@ absl::StatusOr<CopyAmax> BandRun::Search(int* sent) {
   const auto status = InTurn([&](const Band& band, CallControl& control,
                                  const OnSent& on_sent) -> absl::Status {
     const auto found =
-        Of(band, control, AmaxPlanOf(whole_.plan, band), {},
-           [&](const Call& part) {
-             return whole_.endpoint.Run(part, whole_.way, on_sent);
-           });
+        CallBand(band, control, AmaxPlanOf(whole_.plan, band), {},
+                 [&](const Call& part) {
+                   return whole_.endpoint.Run(part, whole_.way, on_sent);
+                 });
     if (!found.ok()) return found.status();
     {
       const std::lock_guard lock(mutex);

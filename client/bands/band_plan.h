@@ -33,8 +33,10 @@ struct Band {
 
 // How bands that share an amax obtain it.
 enum class BandAmax {
-  kKnown,   // the caller gave it, or each band has its own
-  kMeet,    // each band reports its maxima in mid-stream and waits for the rest
+  kKnown,  // the caller gave it, or each band has its own
+  // Each band is a stream that reports its maxima once its payload is sent, and
+  // then waits for the maxima of all bands.
+  kMeet,
   kSearch,  // an additional call for each band finds it first
 };
 

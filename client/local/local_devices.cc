@@ -26,17 +26,17 @@ LocalDevices::LocalDevices(std::string target,
 
 absl::StatusOr<Result> LocalDevices::Run(const Call& asked, Way,
                                          const OnSent&) {
-  const auto& [plan, payload, into, events, limit, control, none] = asked;
+  const auto& [plan, payload, given, events, limit, control, none] = asked;
   if (auto s = Stopped(target_, limit, control); !s.ok()) return s;
   if (events.any()) {
     const absl::Status s = FieldError(
         "events", "none, because the devices belong to this process", "events");
     return Annotate(s, std::string(s.message()), 1);
   }
-  std::vector<Destination> places(into.begin(), into.end());
+  std::vector<Destination> into(given.begin(), given.end());
   HostMemory own;
-  if (has_gpu()) own = PlaceResults(plan, &places);
-  LocalCall call(target_, plan, payload, places, limit, control);
+  if (has_gpu()) own = PlaceResults(plan, &into);
+  LocalCall call(target_, plan, payload, into, limit, control);
   const auto lent = call.Lend();
   if (!lent.ok()) return lent.status();
   std::vector<size_t> needs;

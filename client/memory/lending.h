@@ -42,8 +42,9 @@ struct Lending {
   // An error if the call cannot be made, because some of its memory can be
   // neither sent nor lent.
   absl::Status status;
-  // Destinations for results: those that the caller gave, and others in `own`.
-  std::vector<Destination> places;
+  // Destinations of results: those that the caller gave, and others in `own`,
+  // memory of the client's pool. They replace Call::into.
+  std::vector<Destination> into;
   HostMemory own;
 
   bool any() const { return !uses.empty(); }

@@ -56,18 +56,18 @@ class Remote : public Endpoint {
   }
 
   Lending Lend(const Call& call) override {
-    std::vector<Destination> places(call.into.begin(), call.into.end());
+    std::vector<Destination> into(call.into.begin(), call.into.end());
     HostMemory own;
     // If the inputs lie in shared memory, results are placed there, too.
     if (!call.payload.empty() && regions_.Holds(call.payload[0]) &&
         regions_.Settled(call.payload[0])) {
-      own = PlaceResults(call.plan, &places);
+      own = PlaceResults(call.plan, &into);
     }
     Lending lending = regions_.Lend(
-        call.plan, call.payload, places, call.events,
+        call.plan, call.payload, into, call.events,
         std::chrono::ceil<std::chrono::milliseconds>(
             call.limit.deadline - std::chrono::system_clock::now()));
-    lending.places = std::move(places);
+    lending.into = std::move(into);
     lending.own = std::move(own);
     return lending;
   }
@@ -80,8 +80,8 @@ class Remote : public Endpoint {
     Lending& lending = way == Way::kLent ? *call.lending : none;
     Trip trip;
     auto result =
-        Send(call, lending, way == Way::kLent ? lending.places : call.into,
-             &trip, on_sent);
+        Send(call, lending, way == Way::kLent ? lending.into : call.into, &trip,
+             on_sent);
     if (trip.unsure) lending.Settle();
     if (wire::IsUnknownName(result.status())) lending.Lose();
     if (result.ok()) ResultBuilder::Keep(std::move(lending.own), &*result);
@@ -124,7 +124,7 @@ class Remote : public Endpoint {
     if (bytes > SIZE_MAX - page) {
       return absl::ResourceExhaustedError("no memory for so many bytes");
     }
-    return Known(
+    return Record(
         SharedRegion::Allocate((bytes + page - 1) / page * page, door_), bytes);
   }
 
@@ -132,13 +132,8 @@ class Remote : public Endpoint {
                                           absl::Span<std::byte> mapping,
                                           HostUse use) override {
     if (door_.path.empty()) return Endpoint::RegisterHost(memfd, mapping, use);
-    return Known(SharedRegion::Adopt(memfd, mapping, use, door_),
-                 mapping.size());
-  }
-
- protected:
-  bool Sound(const HostMemory& memory) override {
-    return regions_.Settled(memory.bytes());
+    return Record(SharedRegion::Adopt(memfd, mapping, use, door_),
+                  mapping.size());
   }
 
   absl::StatusOr<DeviceMemory> AllocateDevice(int ordinal,
@@ -163,6 +158,11 @@ class Remote : public Endpoint {
     auto made = SharedRegion::AdoptEvent(ordinal, event, door_);
     if (!made.ok()) return made.status();
     return DeviceEvent(*std::move(made));
+  }
+
+ protected:
+  bool Sound(const HostMemory& memory) override {
+    return regions_.Settled(memory.bytes());
   }
 
  private:
@@ -196,14 +196,16 @@ class Remote : public Endpoint {
     return reply.Finish(trip);
   }
 
-  absl::StatusOr<HostMemory> Known(const SharedRegion::Made& made,
-                                   size_t bytes) {
+  // Records a new region, so that calls recognize its memory by address, and
+  // returns its first `bytes` bytes.
+  absl::StatusOr<HostMemory> Record(const SharedRegion::Made& made,
+                                    size_t bytes) {
     if (!made.ok()) return made.status();
     regions_.Add(*made);
     return HostMemory((*made)->bytes().first(bytes), *made, true);
   }
 
-  // Sends the call as one message.
+  // Sends the call as one message, and reads the reply into the result.
   absl::StatusOr<Result> Send(const Call& call, const Lending& lending,
                               absl::Span<const Destination> into, Trip* trip,
                               const OnSent& on_sent) {

@@ -13,14 +13,15 @@
 namespace quantd::quantctl {
 namespace {
 
-struct Farewell {
+// The text to print if a signal ends the process.
+struct ExitText {
   std::mutex mutex;
   std::string text;
 };
-Farewell& TheFarewell() {
+ExitText& TheExitText() {
   // Never destroyed, because the waiting thread may still read it during exit.
-  static auto* const farewell = new Farewell;
-  return *farewell;
+  static auto* const exit_text = new ExitText;
+  return *exit_text;
 }
 
 std::atomic<std::atomic<int>*> to_stop = nullptr;
@@ -40,11 +41,11 @@ void WaitAndEnd(sigset_t signals) {
     [[maybe_unused]] const auto n = write(STDERR_FILENO, "\r\x1b[K", 4);
   }
   {
-    Farewell& farewell = TheFarewell();
-    const std::lock_guard lock(farewell.mutex);
-    if (!farewell.text.empty()) {
+    ExitText& exit_text = TheExitText();
+    const std::lock_guard lock(exit_text.mutex);
+    if (!exit_text.text.empty()) {
       const std::string line =
-          fmt::format("quantctl: interrupted; {}\n", farewell.text);
+          fmt::format("quantctl: interrupted; {}\n", exit_text.text);
       [[maybe_unused]] const auto n =
           write(STDERR_FILENO, line.data(), line.size());
     }
@@ -54,17 +55,17 @@ void WaitAndEnd(sigset_t signals) {
   sigaddset(&one, signal);
   pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
   raise(signal);
-  // Reached by the first process of a container, which its own signal does not
-  // end.
+  // Reached only by the first process of a container: its own signals do not
+  // end it.
   _exit(128 + signal);
 }
 
 }  // namespace
 
 void SayOnSignals(const std::string& text) {
-  Farewell& farewell = TheFarewell();
-  const std::lock_guard lock(farewell.mutex);
-  farewell.text = text;
+  ExitText& exit_text = TheExitText();
+  const std::lock_guard lock(exit_text.mutex);
+  exit_text.text = text;
 }
 
 void StopOnSignal(std::atomic<int>* stop) { to_stop = stop; }

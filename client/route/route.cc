@@ -14,10 +14,9 @@
 namespace quantd::client {
 namespace {
 
-// Bands of this many bytes are sent as streams, whatever `stream_from` is. So
-// are bands that exchange their maxima. The server copies
-// a stream to a device while it still arrives, but a message only when it is
-// complete. Smaller bands cost the server less as messages.
+// Bands of this many bytes are sent as streams, whatever `stream_from` is. The
+// server copies a stream to a device while it still arrives, but a message only
+// when it is complete. Smaller bands cost the server less as messages.
 constexpr size_t kFlowingBand = size_t{8} << 20;
 
 // Sets the transport of a call or of each band. It is a stream from
@@ -64,7 +63,9 @@ bool MayMeet(const RouteFacts& facts, const Plan& served,
   if (!part.ok()) return false;
   const size_t held =
       part->input_bytes() + part->output_bytes() + part->scratch_bytes();
-  size_t most = 0;  // A call uses one device and 3/4 of its memory.
+  // Each band uses one device, and all bands together 3/4 of each device, which
+  // is half of the server's memory budget.
+  size_t most = 0;
   for (const size_t n : facts.servers->memory) most += n / 4 * 3 / held;
   return bands.size() <= most;
 }

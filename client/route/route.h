@@ -61,8 +61,9 @@ struct Route {
   // If true, ask a server for its settings and choose again.
   bool asks = false;
   // The transport of the call or of each band, and the payload bytes of the
-  // call or of the first, largest band. Bands that meet (BandAmax::kMeet) are
-  // streams; `way` is then for bands whose payload must be sent twice.
+  // call or of the first, largest band. With BandAmax::kMeet the bands are
+  // streams; `way` is used only if a server cannot do that, and the bands are
+  // sent twice.
   Way way = Way::kMessage;
   size_t bytes = 0;
   // The bands. Empty if the call is sent as a whole.

@@ -39,14 +39,19 @@ class Router {
   absl::StatusOr<Result> RunReduced(const Call& call, Reduction& reduction);
 
  private:
+  // Sends a call until an attempt succeeds or shows nothing new. `band_bytes`
+  // is 0 for a call that must not be cut.
   absl::StatusOr<Result> Run(const Call& call, const CallProgress& progress,
                              size_t band_bytes);
   // Returns the settings of a server. Known settings are used for 10 s; then a
   // server is asked again, because it may have restarted with others. Returns
   // nullopt if no server answers.
   std::optional<ServerSettings> SettingsOf(const Call& call);
+  // Chooses with ChooseRoute, and asks a server for its settings first if the
+  // choice depends on them.
   Route Choose(const Call& call, RouteFacts* facts);
-  // Returns nullopt if the amax is Inf or NaN, which no request can contain.
+  // Sends the call by that route. Returns nullopt if the amax is Inf or NaN,
+  // which no request can contain.
   absl::StatusOr<std::optional<Result>> Follow(const Route& route,
                                                const Call& call,
                                                const CallProgress& progress);

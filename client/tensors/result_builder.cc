@@ -31,7 +31,7 @@ void CopyRange(absl::Span<const std::string_view> slices, size_t offset,
   }
 }
 
-absl::Status NotAsDemanded(TensorKind kind) {
+absl::Status Mismatch(TensorKind kind) {
   return absl::InternalError(
       fmt::format("the reply's {} does not match the request", Name(kind)));
 }
@@ -96,7 +96,7 @@ ResultBuilder::ResultBuilder(const Plan& plan,
   filled_.resize(count);
   // One block for all parts without a destination. Parts are aligned in it.
   size_t total = 0;
-  std::vector<size_t> places(count, SIZE_MAX);
+  std::vector<size_t> offsets(count, SIZE_MAX);
   for (size_t i = 0; i < count; ++i) {
     const TensorSpec& spec = result_.parts_[i];
     const auto given =
@@ -105,7 +105,7 @@ ResultBuilder::ResultBuilder(const Plan& plan,
     if (given != into.end()) {
       targets_[i] = given->bytes;
     } else {
-      places[i] = total;
+      offsets[i] = total;
       total += (spec.size + kPayloadAlignment - 1) / kPayloadAlignment *
                kPayloadAlignment;
     }
@@ -117,9 +117,9 @@ ResultBuilder::ResultBuilder(const Plan& plan,
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    if (places[i] != SIZE_MAX) {
+    if (offsets[i] != SIZE_MAX) {
       targets_[i] =
-          result_.owned_.span().subspan(places[i], result_.parts_[i].size);
+          result_.owned_.span().subspan(offsets[i], result_.parts_[i].size);
     }
     result_.spans_.push_back(targets_[i]);
   }
@@ -136,7 +136,7 @@ absl::Status ResultBuilder::CheckSame(const TensorSpec& source,
       source.dtype == spec.dtype && source.layout == spec.layout &&
       source.shape == spec.shape &&
       source.group_offsets == spec.group_offsets && source.size == spec.size;
-  return same ? absl::OkStatus() : NotAsDemanded(source.kind);
+  return same ? absl::OkStatus() : Mismatch(source.kind);
 }
 
 absl::Status ResultBuilder::AddInPlace(const TensorSpec& source) {
@@ -155,7 +155,7 @@ absl::Status ResultBuilder::Add(const TensorSpec& source,
   if (auto s = AddInPlace(source); !s.ok()) return s;
   if (source.offset > payload_size ||
       source.size > payload_size - source.offset) {
-    return NotAsDemanded(source.kind);
+    return Mismatch(source.kind);
   }
   CopyRange(slices, payload_offset + source.offset, Claim(source.kind));
   return absl::OkStatus();

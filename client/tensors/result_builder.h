@@ -22,8 +22,9 @@ namespace quantd {
 // Returns a FieldError if a destination does not match an output of the plan.
 absl::Status CheckDestinations(const Plan& plan,
                                absl::Span<const Destination> into);
-// Returns a FieldError for "into" if a destination overlaps an input, because a
-// call may be repeated after a part of its result was written.
+// Returns a FieldError for "into" if a destination overlaps an input. Such a
+// call cannot be sent in chunks or bands, because parts of its result are
+// written while the input is still being sent, or before it is sent again.
 absl::Status CheckApart(absl::Span<const absl::Span<const std::byte>> payload,
                         absl::Span<const Destination> into);
 

@@ -47,7 +47,7 @@ void Call::Admit() {
   if (auto failure = ReadAsk(&ask)) return Fail(*failure);
   most_ = declared_.value_or(limit);
   call_->Ref();
-  Answered(env_->gate->AdmitMessage(ask, Now(), this, &lease_));
+  OnGateAnswer(env_->gate->AdmitMessage(ask, Now(), this, &lease_));
 }
 
 std::optional<Failure> Call::ReadDeclared(size_t limit) {
@@ -87,7 +87,7 @@ std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
   return std::nullopt;
 }
 
-void Call::Answered(Gate::Answer answer) {
+void Call::OnGateAnswer(Gate::Answer answer) {
   if (answer.outcome != Outcome::kWaiting) {
     return GoOn(answer.outcome, answer.retry_after, false);
   }
@@ -182,7 +182,7 @@ void Call::CountLists() {
   if (!separated.ok()) return Fail(Failure::BadRequest(separated.status()));
   Enter(Stage::kCounting);
   call_->Ref();
-  Answered(env_->gate->AdmitHead(
+  OnGateAnswer(env_->gate->AdmitHead(
       HeadNeed(separated->head.size(), separated->list_bytes),
       call_->deadline(), Now(), this, &lease_));
 }
@@ -252,8 +252,8 @@ void Call::PollEvent() {
 void Call::Claim() {
   Enter(Stage::kClaiming);
   call_->Ref();
-  Answered(env_->gate->AdmitJob(payload_->Need(), device_, streams(),
-                                call_->deadline(), Now(), this, &lease_));
+  OnGateAnswer(env_->gate->AdmitJob(payload_->Need(), device_, streams(),
+                                    call_->deadline(), Now(), this, &lease_));
 }
 
 std::optional<Failure> Call::Stopped(std::string_view where) const {

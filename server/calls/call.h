@@ -145,8 +145,8 @@ class Call final : public CallHandler,
   void Claim();
 
   // Handle the gate's answers, immediate or later. A pending ask holds a
-  // reference.
-  void Answered(Gate::Answer answer);
+  // reference. GoOn takes the step that follows the current stage, or fails.
+  void OnGateAnswer(Gate::Answer answer);
   void OnAdmitted(Outcome outcome, Lease lease) override;
   void GoOn(Outcome outcome, absl::Duration retry_after, bool waited);
 

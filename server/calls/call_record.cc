@@ -17,8 +17,7 @@ std::optional<int64_t> Between(Clock::time_point from, Clock::time_point to) {
 }
 
 std::optional<int64_t> OfDevice(int64_t nanoseconds) {
-  if (nanoseconds == 0) return std::nullopt;
-  return nanoseconds;
+  return nanoseconds == 0 ? std::nullopt : std::optional(nanoseconds);
 }
 
 LogLevel LevelOf(const CallRecord& record) {

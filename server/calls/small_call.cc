@@ -1,3 +1,4 @@
+// A call of a small method, see small_method.h.
 #include <atomic>
 #include <utility>
 

@@ -1,3 +1,4 @@
+// Registers the methods with payloads with gRPC.
 #ifndef QUANTD_SERVER_CALLS_TENSOR_SERVICE_H_
 #define QUANTD_SERVER_CALLS_TENSOR_SERVICE_H_
 

@@ -113,6 +113,7 @@ struct Accounts {
 
   static constexpr Budget::Account kReceiving = 0, kHeads = 1;
   Budget::Account PayloadOf(int device) const { return 2 + device; }
+  // The stream slots of a device, each counted as one byte.
   Budget::Account PlacesOf(int device) const { return 2 + devices + device; }
 
   // Sets what a lease holds in an account.
@@ -145,7 +146,7 @@ struct Accounts {
   absl::Time forgot ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
   bool awaited ABSL_GUARDED_BY(mutex) = false;  // somebody waits for bytes
   bool changed ABSL_GUARDED_BY(mutex) = false;  // since the last decision
-  SteadyCondVar told;
+  SteadyCondVar told;  // signalled when `changed` is set
 };
 
 }  // namespace quantd

@@ -1,13 +1,15 @@
 // The gate admits calls: each is let in now, waits, or is told when to come
 // again.
 //
-// Memory is counted in bytes by account: messages (on their way or here), long
-// lists and reply heads, and the staging and output memory of each device. A
-// call asks before it takes memory: for its message, then for its lists if they
-// are long, then for its job. What it was granted is a lease
-// (server/gate/lease.h), which gives it all back when destroyed.
+// Memory is counted in bytes by account (server/gate/accounts.h). A call asks
+// before it takes memory. What it was granted is a lease (server/gate/lease.h),
+// which gives it all back when destroyed. A call asks in this order, for bytes
+// of these accounts:
 //
-//     AdmitMessage -> message -> AdmitHead, if long -> AdmitJob -> job
+//   AdmitMessage  receiving  messages, on their way or here, and small replies
+//   AdmitHead     heads      long lists and reply heads; only for long lists
+//   AdmitJob      payload    staging and output memory of one device; a stream
+//                            also takes one of its stream slots, or places
 //
 // Only the wait for message memory is bounded here, in callers and in bytes.
 // Later waiters already hold a message, so the message account bounds them.

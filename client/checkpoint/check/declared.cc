@@ -49,10 +49,10 @@ constexpr std::string_view kUntied[] = {
     "qwen2_moe", "qwen3",      "qwen3_moe",   "qwen3_next",  "seed_oss",
     "stablelm"};
 
-std::optional<bool> Said(const Json* object) {
-  const Json* said = Member(object, kTiedHead);
-  if (said == nullptr || !said->is_boolean()) return std::nullopt;
-  return said->get<bool>();
+std::optional<bool> DeclaresTied(const Json* object) {
+  const Json* tied = Member(object, kTiedHead);
+  if (tied == nullptr || !tied->is_boolean()) return std::nullopt;
+  return tied->get<bool>();
 }
 
 }  // namespace
@@ -87,10 +87,10 @@ std::string Shown(const Json* value) {
 }
 
 std::optional<bool> IsHeadTied(const Json& config, std::string_view type) {
-  const auto own = Said(&config);
-  const auto text = Said(Member(&config, "text_config"));
-  if (own && text && *own != *text) return std::nullopt;
-  if (own || text) return own ? own : text;
+  const auto outer = DeclaresTied(&config);
+  const auto inner = DeclaresTied(Member(&config, "text_config"));
+  if (outer && inner && *outer != *inner) return std::nullopt;
+  if (outer || inner) return outer ? outer : inner;
   if (Has(kTied, type)) return true;
   if (Has(kUntied, type)) return false;
   return std::nullopt;
@@ -98,12 +98,12 @@ std::optional<bool> IsHeadTied(const Json& config, std::string_view type) {
 
 Declared::Declared(const Model& model)
     : config_(&model.config()), dialect_(ConfiguredDialect(model.config())) {
-  auto own = model.single_file()
-                 ? absl::StatusOr<Json>(absl::NotFoundError("a single file"))
-                 : ReadConfig(model.folder().OpenFile(kModelOptFile));
-  own_status_ = own.status();
-  if (own.ok()) own_ = *std::move(own);
-  if (quantization() == this->own() && this->own() != nullptr) {
+  auto file = model.single_file()
+                  ? absl::StatusOr<Json>(absl::NotFoundError("a single file"))
+                  : ReadConfig(model.folder().OpenFile(kModelOptFile));
+  own_status_ = file.status();
+  if (file.ok()) own_ = *std::move(file);
+  if (quantization() == own() && own() != nullptr) {
     dialect_ = Dialect::kModelOpt;
   }
   const Json* q = quantization();
@@ -111,8 +111,8 @@ Declared::Declared(const Model& model)
   ignored_ = ModuleList(FirstMember(q, {"ignore", "modules_to_not_convert",
                                         "ignored_layers", "exclude_modules"}),
                         rule);
-  excluded_ = ModuleList(Member(this->own(), "exclude_modules"),
-                         ModuleList::Rule::kGlobs);
+  excluded_ =
+      ModuleList(Member(own(), "exclude_modules"), ModuleList::Rule::kGlobs);
   const Json* groups = Member(q, "config_groups");
   if (dialect_ != Dialect::kCompressedTensors || groups == nullptr ||
       !groups->is_object()) {

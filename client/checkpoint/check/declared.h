@@ -50,13 +50,13 @@ class Declared {
   explicit Declared(const Model& model);
 
   // The outermost description of the quantization in config.json, such as
-  // quantization_config, or else own(), which vLLM and SGLang read then;
-  // nullptr if it is not an object.
+  // quantization_config. If config.json has none, it is own(), as for vLLM and
+  // SGLang. nullptr if the description is not an object.
   const Json* quantization() const;
   Dialect dialect() const { return dialect_; }
-  // The error of reading hf_quant_config.json, or OK. own() is its
-  // "quantization".
+  // The error of reading hf_quant_config.json, ModelOpt's own file, or OK.
   const absl::Status& own_status() const { return own_status_; }
+  // The member "quantization" of that file, or nullptr.
   const Json* own() const { return Member(&own_, "quantization"); }
   // The config_groups of compressed-tensors; empty for other dialects.
   const std::vector<DeclaredGroup>& groups() const { return groups_; }

@@ -7,9 +7,14 @@
 // decides each tensor's fate: Roles::RoleOf says what it is, Selector::Judge in
 // which format it is quantized, FuseWeights which weights share an amax.
 // Convert opens the OutputDirectory and runs the units. Each of Pace::at_once
-// threads owns one piece of memory, reads weights into it, calls
-// Service::Quantize, and writes the result with pwrite. Result memory is freed
-// when it is written. Config files are written last.
+// threads owns one piece of memory. Encoder::Encode reads weights into it,
+// calls Service::Quantize with the options that OptionsOf (dialect.h) has for
+// the weight's layout, and writes the parts of the result with pwrite. Result
+// memory is freed when it is written. OutputDirectory::Finish gives the shards
+// their names and writes the config files last.
+//
+// A later run skips a group if the hashes of its source and of its output are
+// those in the Journal.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_CONVERSION_H_
 

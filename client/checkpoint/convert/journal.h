@@ -31,7 +31,8 @@ class Journal {
   ~Journal();
   Journal(const Journal&) = delete;
 
-  // Whether the file existed.
+  // Whether the file existed and had its first line: an earlier process has
+  // begun this conversion.
   bool resumed() const { return resumed_; }
   // The entries that the file had when it was opened, by unit.
   const std::map<size_t, UnitHashes>& done() const { return done_; }

@@ -57,6 +57,7 @@ class OutputDirectory : public PartSink {
     int fd = -1;
     bool made = false;  // created by this process
   };
+  // The bytes of a tensor in a shard's file.
   struct Place {
     size_t shard = 0;
     size_t begin = 0;
@@ -67,8 +68,11 @@ class OutputDirectory : public PartSink {
   // it.
   absl::StatusOr<const Place*> Find(std::string_view tensor, size_t offset,
                                     size_t size) const;
+  // Opens or creates the shard under its temporary name, and writes its header.
   absl::Status OpenShard(const OutputShard& planned, const std::string& path);
+  // Undoes Open after an error, which it returns.
   absl::Status Abandon(absl::Status why);
+  // Copies a file of the model unchanged.
   absl::Status Carry(const std::string& name) const;
 
   const Model* in_ = nullptr;

@@ -31,8 +31,8 @@ class Service {
 };
 
 // Receives the bytes of output tensors; OutputDirectory writes them to shards.
-// Write is called by several threads at
-// once, with bytes that begin at `offset` in the tensor.
+// Write is called by several threads at once, with bytes that begin at `offset`
+// in the tensor.
 class PartSink {
  public:
   virtual ~PartSink() = default;

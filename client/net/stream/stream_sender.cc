@@ -24,7 +24,7 @@ StreamedReply::StreamedReply(const Plan& plan,
 }
 
 void StreamedReply::Restart() {
-  came_ = 0;
+  received_ = 0;
   last_.reset();
   maxima_.reset();
   settled_.reset();
@@ -49,13 +49,14 @@ absl::Status StreamedReply::Settle(const CopyAmax& reduced) {
 void StreamedReply::Place(std::string_view bytes) {
   for (size_t i = 0; i < targets_.size(); ++i) {
     const size_t at = layout_.offsets[i];
-    const size_t begin = std::max(came_, at);
-    const size_t end = std::min(came_ + bytes.size(), at + targets_[i].size());
+    const size_t begin = std::max(received_, at);
+    const size_t end =
+        std::min(received_ + bytes.size(), at + targets_[i].size());
     if (begin >= end) continue;
     std::memcpy(targets_[i].data() + (begin - at),
-                bytes.data() + (begin - came_), end - begin);
+                bytes.data() + (begin - received_), end - begin);
   }
-  came_ += bytes.size();
+  received_ += bytes.size();
 }
 
 absl::Status StreamedReply::Take(absl::Span<const std::string_view> message) {
@@ -65,7 +66,7 @@ absl::Status StreamedReply::Take(absl::Span<const std::string_view> message) {
     return part->maxima ? TakeMaxima(*part->maxima) : NotOurMessage();
   }
   if (absl::IsUnimplemented(part.status())) return part.status();
-  if (!part.ok() || part->chunk.size > layout_.size - came_) {
+  if (!part.ok() || part->chunk.size > layout_.size - received_) {
     return NotOurMessage();
   }
   size_t at = 0;
@@ -77,7 +78,7 @@ absl::Status StreamedReply::Take(absl::Span<const std::string_view> message) {
     at += piece.size();
   }
   if (!part->reply) return absl::OkStatus();
-  if (came_ != layout_.size) return NotOurMessage();
+  if (received_ != layout_.size) return NotOurMessage();
   last_ = *std::move(part->reply);
   // The bytes are already written, so their offsets must be those of the plan.
   for (size_t i = 0; i < targets_.size(); ++i) {

@@ -56,6 +56,7 @@ class StreamedReply {
   absl::StatusOr<Result> Finish(const Trip& trip);
 
  private:
+  // Copies the next bytes of the reply's payload to the parts they belong to.
   void Place(std::string_view bytes);
   absl::Status TakeMaxima(const FoundMaxima& maxima);
 
@@ -66,7 +67,8 @@ class StreamedReply {
   const wire::PayloadLayout layout_;
   ResultBuilder builder_;
   std::vector<absl::Span<std::byte>> targets_;  // memory of the plan's outputs
-  size_t came_ = 0;
+  // Bytes of the reply's payload that have arrived.
+  size_t received_ = 0;
   std::optional<wire::Reply> last_;
 };
 

@@ -70,7 +70,13 @@ class Meter:
 
 
 class Watch:
-  """Meters for modules. They measure inside `with watch.open()`."""
+  """Meters for modules. They measure inside `with watch.open()`.
+
+  Attributes:
+    inputs: The meter of the inputs of each weight, by checkpoint name.
+    kv: The meters of each attention's cached keys and values.
+    absent: Why a layer or an attention has no meter, by name.
+  """
 
   def __init__(
     self,
@@ -285,7 +291,10 @@ def _cache_hook(keys: Meter, values: Meter) -> Any:
 
 
 class _Cache:
-  """Measures the keys and values of a cache. `isinstance` takes it for one."""
+  """Measures keys and values, and is otherwise like the cache that it wraps.
+
+  `isinstance` sees the type of that cache.
+  """
 
   def __init__(self, cache: Any, keys: Meter, values: Meter) -> None:
     self._cache, self._keys, self._values = cache, keys, values

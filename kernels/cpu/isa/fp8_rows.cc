@@ -305,10 +305,11 @@ void QuantizeFp8Rows(const EncodeParams& e, const GroupTask& group,
                                                         last);
     };
     const bool e4m3 = e.element == DType::kE4M3;
-    // If `length` is at most 128, elements are encoded in blocks of 32, else in
-    // blocks of 128. A line of up to 32 elements is a single block of either
-    // size. Under a tensor's scale both sizes are right, and few elements need
-    // the short ones.
+    // The code has two block sizes: 32 if `length` is at most 128, else 128. A
+    // format with blocks of 128 uses 32 for lines of up to 32 elements, which
+    // are a single block of either size. Under a tensor's scale both sizes give
+    // the same codes; 32 suits tensors that do not fill a group of W blocks of
+    // 128.
     const int64_t length = e.block == 128 ? 4 * e.cols
                            : e.block == 0 ? (last - first) * e.cols / W
                                           : e.block;

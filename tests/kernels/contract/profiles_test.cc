@@ -56,7 +56,7 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-std::vector<Case> CasesOfAll() {
+std::vector<Case> AllCases() {
   std::vector<Case> cases = Cases();
   for (const FormatSpec& f : kFormats)
     cases.push_back({Profile::kTe, f.format});
@@ -233,8 +233,8 @@ TEST_P(ProfilesContract, Large) {
 class MagnitudesContract : public ProfilesContract {};
 
 // Small tensors of magnitudes over a type's whole range, with statistics. Most
-// are near its ends, where scales, their reciprocals and products are
-// not normal numbers.
+// are near its ends, where scales, their reciprocals and products are not
+// normal numbers.
 TEST_P(MagnitudesContract, EveryMagnitude) {
   for (Element e : kElements) {
     if (!Takes(e)) continue;
@@ -251,7 +251,7 @@ TEST_P(MagnitudesContract, EveryMagnitude) {
       std::vector<float> x = oracle::Values(
           Element::kF32, MakeTensor(Element::kF32, spec.rows * spec.cols,
                                     Flavor::kTies, turn));
-      // (The magnitudes of kTies are below 6.1.)
+      // The magnitudes of kTies are below 6.1.
       for (float& v : x) v = std::ldexp(v / 2, exponent);
       Choose(turn, &spec);
       spec.columnwise = GetParam().profile == Profile::kTe;
@@ -265,7 +265,7 @@ TEST_P(MagnitudesContract, EveryMagnitude) {
 
 INSTANTIATE_TEST_SUITE_P(, ProfilesContract, testing::ValuesIn(Cases()),
                          CaseName);
-INSTANTIATE_TEST_SUITE_P(, MagnitudesContract, testing::ValuesIn(CasesOfAll()),
+INSTANTIATE_TEST_SUITE_P(, MagnitudesContract, testing::ValuesIn(AllCases()),
                          CaseName);
 
 }  // namespace

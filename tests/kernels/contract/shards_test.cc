@@ -117,8 +117,8 @@ class ShardsContract : public ContractTest {
     if (spec.stochastic) {
       spec.seed = kSeed;
       spec.seed_offset = 3;
-      spec.row_offset = 1'000'003;  // the whole is itself part of a larger
-                                    // tensor
+      // The whole is itself a part of a larger tensor.
+      spec.row_offset = 1'000'003;
       spec.column_offset = 48;
       spec.total_columns = 1000;
     }
@@ -277,8 +277,8 @@ TEST_F(ShardsContract, RandomBytesBelongToElements) {
     spec.rows = kRows;
     spec.cols = kCols;
     spec.columnwise = true;
-    // S = 2^-9, which is also the smallest block scale; it is right for maxima
-    // of 3 to 9.
+    // With this amax every block whose maximum is from 3 to 9 gets the block
+    // scale 2^-9, the smallest one.
     spec.row_amax = {2688.0f * 512.0f};
     spec.stochastic = true;
     spec.seed = kSeed;

@@ -92,9 +92,8 @@ bool Connection::Open() const { return fd_ >= 0 && InodeOf(fd_) == inode_; }
 std::optional<uint64_t> Connection::Received() const {
   const auto info = tcp_ && Open() ? TcpInfoOf(fd_) : std::nullopt;
   if (!info) return std::nullopt;
-  const auto unread = static_cast<uint64_t>(UnreadOf(fd_));
   const uint64_t received = info->tcpi_bytes_received;
-  return received - std::min(unread, received);
+  return received - std::min<uint64_t>(UnreadOf(fd_), received);
 }
 
 bool Connection::HasUnread() const { return Open() && UnreadOf(fd_) > 0; }

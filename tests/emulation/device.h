@@ -24,6 +24,7 @@
 #define __CUDA_ARCH_SPECIFIC__ QUANTD_EMULATED_ARCH
 #define __CUDA_ARCH_FAMILY_SPECIFIC__ (QUANTD_EMULATED_ARCH / 100 * 100)
 #endif
+#undef __constant__
 #undef __shared__
 #undef __device__
 #undef __global__
@@ -43,6 +44,7 @@
 #define __align__(n) alignas(n)
 // CTAs run one after the other, so they can share static memory.
 #define __shared__ static
+#define __constant__ static
 
 #define __builtin_assume(x) ((void)(x))
 inline bool __isGlobal(const void*) { return true; }
@@ -111,6 +113,10 @@ inline unsigned __viaddmin_u16x2(unsigned a, unsigned b, unsigned c) {
   const unsigned sum =
       OfHalves(a, b, [](uint16_t x, uint16_t y) { return x + y; });
   return __vminu2(sum, c);
+}
+inline int __viaddmax_s32(int a, int b, int c) { return std::max(a + b, c); }
+inline unsigned __viaddmin_u32(unsigned a, unsigned b, unsigned c) {
+  return std::min(a + b, c);
 }
 using std::max;
 using std::min;

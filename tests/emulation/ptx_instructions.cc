@@ -171,6 +171,23 @@ void MaxNan(Frame& f, const Instruction& i) {
           ? 0x7FFFFFFFu
           : std::bit_cast<uint32_t>(std::fmax(a, b)));
 }
+void Magnitudes(Frame& f, const Instruction& i) {
+  Set(f, i.arguments[0], Get32(f, i.arguments[1]) & 0x7FFF7FFFu);
+}
+// Each bit of the result is a bit of the table, found with a bit of each
+// source.
+void Combine(Frame& f, const Instruction& i) {
+  const uint32_t a = Get32(f, i.arguments[1]);
+  const uint32_t b = Get32(f, i.arguments[2]);
+  const uint32_t c = Get32(f, i.arguments[3]);
+  const uint32_t table = Get32(f, i.arguments[4]);
+  uint32_t word = 0;
+  for (uint32_t n = 0; n < 8; ++n) {
+    if ((table >> n & 1) == 0) continue;
+    word |= (n & 4 ? a : ~a) & (n & 2 ? b : ~b) & (n & 1 ? c : ~c);
+  }
+  Set(f, i.arguments[0], word);
+}
 void MultiplyAdd(Frame& f, const Instruction& i) {
   Set(f, i.arguments[0],
       Get32(f, i.arguments[1]) * Get32(f, i.arguments[2]) +
@@ -298,6 +315,8 @@ Handler FindInstruction(const std::string& name) {
       {"mov.b16", Move},
       {"mov.b32", Move},
       {"max.NaN.xorsign.abs.bf16x2", TwoHalves<Pick<true, true, true>>},
+      {"abs.bf16x2", Magnitudes},
+      {"max.bf16x2", TwoHalves<Pick<true, false, false>>},
       {"max.NaN.bf16x2", TwoHalves<Pick<true, true, false>>},
       {"max.NaN.xorsign.abs.f16x2",
        TwoHalves<Pick<true, true, true, FromHalf>>},
@@ -307,6 +326,7 @@ Handler FindInstruction(const std::string& name) {
       {"max.NaN.f32", MaxNan},
       {"fma.rn.f16x2", FusedHalves<FusedHalf>},
       {"fma.rn.bf16x2", FusedHalves<FusedBf16>},
+      {"lop3.b32", Combine},
       {"mad.lo.u32", MultiplyAdd},
       {"prmt.b32", Permute},
       {"setp.eq.s32", SetEqual},

@@ -50,6 +50,14 @@ __device__ __forceinline__ void Pack(const float (&v)[kBlock], Words* x) {
   }
 }
 
+// The magnitudes of two bf16. (Clearing the signs by a mask would use the pipe
+// that is the bottleneck.)
+__device__ __forceinline__ uint32_t MagnitudesOf(uint32_t word) {
+  uint32_t magnitudes;
+  asm("abs.bf16x2 %0, %1;" : "=r"(magnitudes) : "r"(word));
+  return magnitudes;
+}
+
 // The larger magnitude in each half of two words of magnitudes. NaN if either
 // is NaN.
 __device__ __forceinline__ uint32_t LargerOf(uint32_t a, uint32_t b) {
@@ -58,11 +66,11 @@ __device__ __forceinline__ uint32_t LargerOf(uint32_t a, uint32_t b) {
   return larger;
 }
 // The largest magnitude of the low halves, and of the high halves, of kCount
-// words from word kFirst on.
+// words of magnitudes from word kFirst on.
 template <int kFirst, int kCount, int N>
 __device__ __forceinline__ uint32_t LargestOfSome(const uint32_t (&w)[N]) {
   if constexpr (kCount == 1) {
-    return w[kFirst] & 0x7FFF7FFFu;
+    return w[kFirst];
   } else {
     return LargerOf(LargestOfSome<kFirst, kCount / 2>(w),
                     LargestOfSome<kFirst + kCount / 2, kCount / 2>(w));
@@ -82,6 +90,14 @@ __device__ __forceinline__ uint32_t LargerHalf(uint32_t word) {
   return __float_as_uint(HighOf<D>(larger));
 }
 
+// The largest magnitude of a block as fp32 bits. NaN if the block holds NaN.
+__device__ __forceinline__ uint32_t LargestMagnitudeOf(const Words& x) {
+  uint32_t magnitudes[kBlock / 2];
+  QUANTD_UNROLL
+  for (int i = 0; i < kBlock / 2; ++i) magnitudes[i] = MagnitudesOf(x.w[i]);
+  return LargerHalf(LargestOf(magnitudes));
+}
+
 // The E4M3 code of x, which is at least 0 and below 464.
 __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #if __CUDA_ARCH__ >= 890
@@ -96,34 +112,57 @@ __device__ __forceinline__ uint32_t E4M3Of(float x) {
 #endif
 }
 
-// E2M1 codes. The code of y = |x| m is the smallest of 2y, y + 2 and y / 2 + 4,
-// rounded to nearest even. Rounding is monotone, so each of the three can be
-// rounded separately. Adding 1024 to it in fp16 rounds once, and leaves the
-// code in the low bits below a known exponent.
+// E2M1 codes. In fp16 the bits of y / 2^14 are the E2M1 code of y and nine bits
+// of fraction, because y / 2^14 is subnormal below y = 1. The code nearest to y
+// = |x| m is this code, plus one if the fraction is a half or more.
 //
 // fp16 instructions take two elements at a time, but m does not fit into fp16.
 // An approximation c is enough: x is a bf16, and the code changes at seven
 // thresholds, each between two neighbouring bf16. If c keeps all thresholds
 // between the same neighbours, it gives the same codes for all x. Let x' be the
 // fp16 with x's seven bits of mantissa, plus a constant number of eighths of a
-// bf16's last place. For nearly every m there is a factor c of x'. There may be
-// none if m puts many bf16 exactly on a threshold. c and x' are fp16, and fused
-// multiply-adds use their exact product.
+// bf16's last place. For nearly every m there are a factor c of x', a number of
+// eighths and an addend d with which c x' + d, rounded once, gives the codes of
+// all x. There may be none if m puts many bf16 exactly on a threshold.
 struct alignas(8) CodeFit {
-  uint16_t twice;   // 2c
-  uint16_t least;   // smaller magnitudes have the code of this one
+  uint16_t factor;  // c
+  uint16_t addend;  // d
   uint32_t offset;  // a word of two magnitudes * 8 + offset is a word of two x'
 };
+// The low or the high half of a word, in both halves. Instructions for two fp16
+// can take it from the word itself, which the compiler does not see if a byte
+// permutation makes it.
+__device__ __forceinline__ uint32_t LowTwice(uint32_t word) {
+  uint32_t twice;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {l, l}; }"
+      : "=r"(twice)
+      : "r"(word));
+  return twice;
+}
+__device__ __forceinline__ uint32_t HighTwice(uint32_t word) {
+  uint32_t twice;
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {h, h}; }"
+      : "=r"(twice)
+      : "r"(word));
+  return twice;
+}
+
 // The numbers of a CodeFit, each in both halves of a word.
 struct FitWords {
-  uint32_t twice;
-  uint32_t least;
+  uint32_t factor;
+  uint32_t addend;
   uint32_t offset;
+  uint32_t least;  // smaller magnitudes have the code of this one, 0
 
-  __device__ __forceinline__ explicit FitWords(uint2 words) {
-    twice = __byte_perm(words.x, 0, 0x1010);
-    least = __byte_perm(words.x, 0, 0x3232);
-    offset = words.y;
+  // The high half of `max` is the largest magnitude of the block, or of several
+  // with the same scale.
+  __device__ __forceinline__ FitWords(uint2 words, uint32_t max)
+      : factor(LowTwice(words.x)), addend(HighTwice(words.x)), offset(words.y) {
+    // A 1024th of the maximum, whose y is close to 6. Without this limit c x' +
+    // d could be negative, and x' could be no fp16.
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(least)
+        : "r"(HighTwice(max)), "r"(0x3A803A80u), "r"(0x80008000u));
   }
 };
 
@@ -134,14 +173,26 @@ __device__ __forceinline__ uint32_t FusedHalves(uint32_t a, uint32_t b,
   return sums;
 }
 
-// Codes of the magnitudes of two elements, in the low bytes of the halves.
-__device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
-                                             const FitWords& fit) {
-  const uint32_t x = __vmaxu2(magnitudes, fit.least) * 8u + fit.offset;
-  const uint32_t a = FusedHalves(x, fit.twice, 0x64006400u);
-  const uint32_t b = FusedHalves(x, fit.twice - 0x04000400u, 0x64026402u);
-  const uint32_t c = FusedHalves(x, fit.twice - 0x08000800u, 0x64046404u);
-  return __vimin3_u16x2(a, b, c);
+// Codes and fractions of the magnitudes of two elements, one in each half. The
+// code begins at bit 9.
+__device__ __forceinline__ uint32_t FractionPair(uint32_t word,
+                                                 const FitWords& fit) {
+  uint32_t magnitudes;
+  asm("max.bf16x2 %0, %1, %2;"
+      : "=r"(magnitudes)
+      : "r"(MagnitudesOf(word)), "r"(fit.least));
+  return FusedHalves(magnitudes * 8u + fit.offset, fit.factor, fit.addend);
+}
+
+// The bits of `a` under the mask, and the others of `b`. (Masks of both would
+// need two instructions.)
+template <uint32_t kMask>
+__device__ __forceinline__ uint32_t Chosen(uint32_t a, uint32_t b) {
+  uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0xCA;"
+      : "=r"(bits)
+      : "n"(kMask), "r"(a), "r"(b));
+  return bits;
 }
 
 // Signs of the low halves of a and b, then of their high halves, each extended
@@ -160,30 +211,31 @@ __device__ __forceinline__ uint32_t SignsOf(uint32_t w0, uint32_t w1,
   const uint32_t second = SignBytes(w2, w3);  // elements 4 6 5 7
   const uint32_t even = __byte_perm(first, second, 0x5410);
   const uint32_t odd = __byte_perm(first, second, 0x7632);
-  return (even & 0x0F0F0F0Fu) | (odd & 0xF0F0F0F0u);
+  return Chosen<0x0F0F0F0Fu>(even, odd);
 }
 
-// The codes of four elements with their signs, in bytes, in the order 0 2 1 3.
-template <typename Rule>
-__device__ __forceinline__ uint32_t CodeBytes(uint32_t w0, uint32_t w1,
-                                              const Rule& rule) {
-  const uint32_t codes = __byte_perm(CodePair(w0 & 0x7FFF7FFFu, rule),
-                                     CodePair(w1 & 0x7FFF7FFFu, rule), 0x6240);
-  return codes | (SignBytes(w0, w1) & 0x08080808u);
-}
 // The codes of a block, four bits each.
-template <typename Rule>
-__device__ __forceinline__ uint2 CodesUnder(const Words& x, const Rule& rule) {
+__device__ __forceinline__ uint2 CodesUnder(const Words& x,
+                                            const FitWords& fit) {
   uint32_t words[2];
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     const uint32_t* w = x.w + 4 * h;
-    const uint32_t first = CodeBytes(w[0], w[1], rule);
-    const uint32_t second = CodeBytes(w[2], w[3], rule);
-    // Multiplying by 2^16 + 16 brings the four nibbles to the upper half.
-    // (Multiplications use another pipe than byte permutations, which are a
-    // bottleneck.)
-    words[h] = __byte_perm(first * 0x10010u, second * 0x10010u, 0x7632);
+    uint32_t four[2];
+    QUANTD_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      // Codes and the first bit of their fractions, in bytes, in the order 0 2
+      // 1 3.
+      const uint32_t bytes = __byte_perm(
+          FractionPair(w[2 * i], fit), FractionPair(w[2 * i + 1], fit), 0x7351);
+      // Adding this bit to itself rounds. Multiplying by 2^15 + 8 brings the
+      // four codes to the upper half, without a carry between them.
+      // (Multiplications use another pipe than byte permutations, which are a
+      // bottleneck.)
+      four[i] = bytes * 0x8008u + 0x01010101u * 0x8008u;
+    }
+    words[h] = Chosen<0x77777777u>(__byte_perm(four[0], four[1], 0x7632),
+                                   SignsOf(w[0], w[1], w[2], w[3]));
   }
   return make_uint2(words[0], words[1]);
 }

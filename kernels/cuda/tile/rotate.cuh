@@ -19,8 +19,7 @@
 
 namespace quantd::cuda {
 
-// The matrix of a rotation as two operands of eight columns. The two products
-// together give a lane four neighbouring columns, from 4 (lane % 4) on.
+// The matrix of a rotation as two operands of eight columns.
 struct Rotation {
   uint32_t words[2][2];
 
@@ -33,15 +32,14 @@ struct Rotation {
       QUANTD_UNROLL
       for (int half = 0; half < 2; ++half) {
         const int i = 2 * quarter + 8 * half;
-        const int j = column / 2 * 4 + 2 * n + column % 2;
+        const int j = 8 * n + column;
         words[n][half] = PackBf16(Entry(signs, i, j), Entry(signs, i + 1, j));
       }
     }
   }
 
-  // Rotates sixteen blocks. Each lane has a part of each block: y[n] holds
-  // elements 2n and 2n + 1 of this lane's four: of block lane / 4, then of
-  // block lane / 4 + 8.
+  // Rotates sixteen blocks. y[n] holds elements 8n + lane % 4 * 2 and the next:
+  // of block lane / 4, then of block lane / 4 + 8.
   __device__ __forceinline__ void Apply(const uint32_t (&x)[4],
                                         float (&y)[2][4]) const {
     QUANTD_UNROLL
@@ -80,52 +78,37 @@ class Exchange {
       : base_(SharedAddress(storage)) {
     const uint32_t lane = threadIdx.x % kWarp;
     own_ = Kept(base_ + lane * 32 + lane / 4 % 2 * 16);
-    const uint32_t part = base_ + lane / 4 * 32 + lane / 16 * 16;
-    quarter_ = Kept(part ^ lane % 4 * 8);
-    piece_ = Kept(part + lane % 4 * 4);
-    least_ = Kept(base_ + 1024 + lane * 4);
-    own_least_ = Kept(base_ + 1024 + lane * 16);
+    const uint32_t block = lane / 16 * 8 + lane % 8;
+    halves_ = Kept(base_ + block * 32 + (lane / 8 ^ block / 4) % 2 * 16);
+    least_ = Kept(base_ + 1024 + lane * 16);
   }
 
   // The address of block `lane`, for BlockAt.
   __device__ __forceinline__ uint32_t own() const { return own_; }
-  // Addresses in block 8 * eighth + lane / 4: of quarter lane % 4, eight bytes,
-  // and of quarter lane % 4 of a half, four bytes.
-  __device__ __forceinline__ uint32_t quarter(int eighth) const {
-    return quarter_ + 256 * eighth;
-  }
-  __device__ __forceinline__ uint32_t piece(int half, int eighth) const {
-    return (piece_ ^ half * 16) + 256 * eighth;
+  // Stores parts of blocks 16h and up, as fragments of a row for each block:
+  // the two halves of the first eight blocks, then of the next eight.
+  __device__ __forceinline__ void SetHalves(int h,
+                                            const uint32_t (&f)[4]) const {
+    StoreFragmentsAt(halves_ + 512 * h, f);
   }
   // The address of byte `at` of block b.
   __device__ __forceinline__ uint32_t any(uint32_t b, uint32_t at) const {
     return (base_ + b * 32 + b / 4 % 2 * 16) ^ at;
   }
-  // SetLeast stores a word of two magnitudes. The smaller one is the least of
-  // quarter lane % 4 of block 8 * eighth + lane / 4. least() returns the words
+  // SetLeast stores words of two magnitudes. The smaller one of word i is the
+  // least of quarter lane % 4 of block 8i + lane / 4. least() returns the words
   // of the four quarters of block `lane`.
-  __device__ __forceinline__ void SetLeast(int eighth, uint32_t least) const {
-    StoreShared(least_ + 128 * eighth, least);
+  __device__ __forceinline__ void SetLeast(const uint32_t (&least)[4]) const {
+    StoreFragmentsAt(least_, least);
   }
-  __device__ __forceinline__ uint4 least() const {
-    return LoadShared4(own_least_);
-  }
+  __device__ __forceinline__ uint4 least() const { return LoadShared4(least_); }
 
  private:
   uint32_t base_;
   uint32_t own_;
-  uint32_t quarter_;
-  uint32_t piece_;
+  uint32_t halves_;
   uint32_t least_;
-  uint32_t own_least_;
 };
-
-// The smaller half of a word.
-__device__ __forceinline__ uint32_t SmallerHalf(uint32_t word) {
-  const uint32_t low = word & 0xFFFFu;
-  const uint32_t high = word >> 16;
-  return low < high ? low : high;
-}
 
 // The smaller of two magnitudes in each half, minus one. Zeros wrap around, so
 // they count as the largest.
@@ -135,13 +118,22 @@ __device__ __forceinline__ uint32_t LeastNonzero(uint32_t a, uint32_t b) {
       __viaddmin_u16x2(b & 0x7FFF7FFFu, 0xFFFFFFFFu, 0xFFFFFFFFu));
 }
 
-// The least magnitude, as a bf16, that a block may hold to be rotated exactly.
-// `max` is the block's largest magnitude after the rotation, as fp32 bits. A
-// quarter of a number near the smallest normal one may lose bits, so such
-// numbers never count as exact.
+// The least magnitude that a block may hold to be rotated exactly, as fp32
+// bits. `max` is the block's largest magnitude after the rotation. A quarter of
+// a number near the smallest normal one may lose bits, so such numbers never
+// count as exact.
 __device__ __forceinline__ uint32_t LeastExact(uint32_t max) {
-  const int exponent = static_cast<int>(max >> 23);
-  return static_cast<uint32_t>(exponent < 41 ? 28 : exponent - 13) << 7;
+  constexpr int kPlaces = 13;
+  return static_cast<uint32_t>(__viaddmax_s32(
+      static_cast<int>(max & 0x7F800000u), -(kPlaces << 23), 28 << 23));
+}
+// Whether both magnitudes of a word of bf16 are at least `least`, a power of
+// two as fp32 bits.
+__device__ __forceinline__ bool ReachBoth(uint32_t word, uint32_t least) {
+  // (The low half only adds places below those of the high one.)
+  const float low = fabsf(LowOf(word));
+  const float high = fabsf(__uint_as_float(word));
+  return fminf(low, high) >= __uint_as_float(least);
 }
 
 // Rotates the blocks in the mask `again` once more, in order. Takes two blocks
@@ -184,50 +176,49 @@ __device__ __forceinline__ Words Rotate(const Source& source,
                                         const Exchange& exchange,
                                         uint32_t* max) {
   __syncwarp();  // waits until the previous content has been read
+  uint32_t least[4];
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];
     source.Load(h, x);
     float y[2][4];
     rotation.Apply(x, y);
-    QUANTD_UNROLL
-    for (int k = 0; k < 2; ++k) {
-      StoreShared(exchange.quarter(2 * h + k),
-                  make_uint2(PackBf16(y[0][2 * k], y[0][2 * k + 1]),
-                             PackBf16(y[1][2 * k], y[1][2 * k + 1])));
-      exchange.SetLeast(2 * h + k, MinOfWords(x[k], x[k + 2]));
-    }
+    exchange.SetHalves(
+        h, {PackBf16(y[0][0], y[0][1]), PackBf16(y[1][0], y[1][1]),
+            PackBf16(y[0][2], y[0][3]), PackBf16(y[1][2], y[1][3])});
+    least[2 * h] = MinOfWords(x[0], x[2]);
+    least[2 * h + 1] = MinOfWords(x[1], x[3]);
   }
-  __syncwarp();
-  Words out = BlockAt(exchange.own());
-  *max = LargerHalf(LargestOf(out.w));
-  uint4 l = exchange.least();
-  const uint32_t limit = LeastExact(*max);
-  const uint32_t least = SmallerHalf(
-      MinOfWords(MinOfWords(l.x, l.y), MinOfWords(l.z, l.w)) & 0x7FFF7FFFu);
-  if (!__any_sync(0xFFFFFFFFu, least < limit)) return out;
+  exchange.SetLeast(least);
+  for (bool in_order = false;; in_order = true) {
+    __syncwarp();
+    const Words out = BlockAt(exchange.own());
+    *max = LargestMagnitudeOf(out);
+    if (in_order) return out;
+    const uint32_t limit = LeastExact(*max);
+    const uint4 l = exchange.least();
+    const uint32_t all = MinOfWords(MinOfWords(l.x, l.y), MinOfWords(l.z, l.w));
+    if (!__any_sync(0xFFFFFFFFu, !ReachBoth(all, limit))) return out;
 
-  // Zeros are exact, so the test is repeated without them.
-  __syncwarp();
-  QUANTD_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    uint32_t x[4];
-    source.Load(h, x);
+    // Zeros are exact, so the test is repeated without them.
+    __syncwarp();
     QUANTD_UNROLL
-    for (int k = 0; k < 2; ++k) {
-      exchange.SetLeast(2 * h + k, LeastNonzero(x[k], x[k + 2]));
+    for (int h = 0; h < 2; ++h) {
+      uint32_t x[4];
+      source.Load(h, x);
+      least[2 * h] = LeastNonzero(x[0], x[2]);
+      least[2 * h + 1] = LeastNonzero(x[1], x[3]);
     }
+    exchange.SetLeast(least);
+    __syncwarp();
+    const uint4 n = exchange.least();
+    const uint32_t two = __vminu2(__vimin3_u16x2(n.x, n.y, n.z), n.w);
+    const uint32_t nonzero = min(two & 0xFFFFu, two >> 16);
+    const uint32_t again =
+        __ballot_sync(0xFFFFFFFFu, nonzero + 1 < limit >> 16);
+    if (again == 0) return out;
+    RotateInOrder(again, signs, source, exchange);
   }
-  __syncwarp();
-  l = exchange.least();
-  const uint32_t nonzero =
-      SmallerHalf(__vminu2(__vimin3_u16x2(l.x, l.y, l.z), l.w));
-  const uint32_t again = __ballot_sync(0xFFFFFFFFu, nonzero + 1 < limit);
-  if (again == 0) return out;
-  RotateInOrder(again, signs, source, exchange);
-  out = BlockAt(exchange.own());
-  *max = LargerHalf(LargestOf(out.w));
-  return out;
 }
 
 }  // namespace quantd::cuda

@@ -15,8 +15,12 @@ namespace quantd::cuda {
 // --- codes with E8M0 scales -------------------------------------------------
 
 // Codes of two fp16 magnitudes after scaling by a power of two, whose double is
-// in both halves of `twice`. This is exact in fp16 for all values with nonzero
-// codes. Scaled values are below 8, and codes above that of 6 become that of 6.
+// in both halves of `twice`. They are in the low bytes of the halves. The code
+// of y is the smallest of 2y, y + 2 and y / 2 + 4, rounded to nearest even.
+// Rounding is monotone, so each of the three can be rounded separately. Adding
+// 1024 to it in fp16 rounds once, and leaves the code in the low bits below a
+// known exponent. This is exact for all values with nonzero codes. Scaled
+// values are below 8, and codes above that of 6 become that of 6.
 __device__ __forceinline__ uint32_t CodesOfHalves(uint32_t x, uint32_t twice) {
   const uint32_t a = FusedHalves(x, twice, 0x64006400u);
   const uint32_t b = FusedHalves(x, twice - 0x04000400u, 0x64026402u);
@@ -61,6 +65,29 @@ __device__ __forceinline__ uint32_t CodePair(uint32_t magnitudes,
   return CodesOfHalves(FusedHalves(magnitudes, fit.first, 0), fit.twice);
 }
 
+// The codes of four elements with their signs, in bytes, in the order 0 2 1 3.
+template <typename Rule>
+__device__ __forceinline__ uint32_t CodeBytes(uint32_t w0, uint32_t w1,
+                                              const Rule& rule) {
+  const uint32_t codes = __byte_perm(CodePair(w0 & 0x7FFF7FFFu, rule),
+                                     CodePair(w1 & 0x7FFF7FFFu, rule), 0x6240);
+  return codes | (SignBytes(w0, w1) & 0x08080808u);
+}
+// The codes of a block, four bits each.
+template <typename Rule>
+__device__ __forceinline__ uint2 CodesByRule(const Words& x, const Rule& rule) {
+  uint32_t words[2];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t* w = x.w + 4 * h;
+    const uint32_t first = CodeBytes(w[0], w[1], rule);
+    const uint32_t second = CodeBytes(w[2], w[3], rule);
+    // Multiplying by 2^16 + 16 brings the four nibbles to the upper half.
+    words[h] = __byte_perm(first * 0x10010u, second * 0x10010u, 0x7632);
+  }
+  return make_uint2(words[0], words[1]);
+}
+
 __device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
                                               uint32_t stored) {
   if constexpr (kConvertsE2M1) {
@@ -68,8 +95,8 @@ __device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
     return type == DType::kBF16 ? ConvertedCodes<DType::kBF16>(x, m)
                                 : ConvertedCodes<DType::kF16>(x, m);
   }
-  return type == DType::kBF16 ? CodesUnder(x, MxFitOfBf16(stored))
-                              : CodesUnder(x, MxFitOfF16(stored));
+  return type == DType::kBF16 ? CodesByRule(x, MxFitOfBf16(stored))
+                              : CodesByRule(x, MxFitOfF16(stored));
 }
 
 // The codes of sixteen elements times m, rounded stochastically. Byte i of
@@ -191,9 +218,9 @@ __device__ __forceinline__ uint32_t EncodePairs(
       if constexpr (kConvertsE2M1) {
         coded = NearestCodes<DType::kBF16>(x[0], fits.values.of[scale]);
       } else if (fits.whole()) {
-        coded =
-            CodesUnder(x[0], FitWords(LoadShared2(SharedAddress(fits.of) +
-                                                  scale * sizeof(CodeFit))));
+        coded = CodesUnder(x[0], FitWords(LoadShared2(SharedAddress(fits.of) +
+                                                      scale * sizeof(CodeFit)),
+                                          max));
       } else {
         coded = CodesWithoutFit(values.own(b), fits.values, scale);
       }

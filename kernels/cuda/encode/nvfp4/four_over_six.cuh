@@ -243,8 +243,8 @@ class Contest {
       const uint32_t even = four ? four_bytes_[2 * h] : six_bytes_[2 * h];
       const uint32_t odd =
           four ? four_bytes_[2 * h + 1] : six_bytes_[2 * h + 1];
-      words[h] = CodesOfBytes(even, odd) |
-                 (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+      words[h] = Chosen<0x77777777u>(CodesOfBytes(even, odd),
+                                     SignsOf(w[0], w[1], w[2], w[3]));
     }
     return make_uint2(words[0], words[1]);
   }

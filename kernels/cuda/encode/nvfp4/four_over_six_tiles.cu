@@ -11,6 +11,8 @@ struct BetterCoding {
   static constexpr DType kType = D;
   static constexpr bool kLong = true;
   static constexpr bool kPicks = true;
+  static constexpr bool kMayNotFit = false;
+  static constexpr bool kPairs = false;
   static constexpr bool kSquare = false;
   static constexpr bool kSmallGroups = false;
   using Table = ErrorTable;

@@ -92,8 +92,8 @@ __device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
     }
     const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
     const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
-    words[h] = CodesOfBytes(even, odd) |
-               (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+    words[h] = Chosen<0x77777777u>(CodesOfBytes(even, odd),
+                                   SignsOf(w[0], w[1], w[2], w[3]));
   }
   return make_uint2(words[0], words[1]);
 }

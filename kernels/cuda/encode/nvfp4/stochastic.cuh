@@ -139,9 +139,8 @@ __device__ __forceinline__ uint2 StochasticCodes(const Words& x, float m,
     }
     const uint32_t evens = __byte_perm(even[0], even[1], 0x7531) >> 1;
     const uint32_t odds = __byte_perm(odd[0], odd[1], 0x7531) << 3;
-    const uint32_t codes = (evens & 0x0F0F0F0Fu) | (odds & 0xF0F0F0F0u);
-    words[h] =
-        (codes & 0x77777777u) | (SignsOf(w[0], w[1], w[2], w[3]) & 0x88888888u);
+    words[h] = Chosen<0x77777777u>(Chosen<0x0F0F0F0Fu>(evens, odds),
+                                   SignsOf(w[0], w[1], w[2], w[3]));
   }
   return make_uint2(words[0], words[1]);
 }

@@ -37,6 +37,8 @@ struct StochasticCoding {
   static constexpr DType kType = D;
   static constexpr bool kLong = true;
   static constexpr bool kPicks = false;
+  static constexpr bool kMayNotFit = false;
+  static constexpr bool kPairs = false;
   static constexpr bool kSquare = kSquares;
   static constexpr bool kSmallGroups = !kSquares;
   using Table = Multipliers;
@@ -67,8 +69,9 @@ struct StochasticCoding {
 
     __device__ __forceinline__ bool any() const { return true; }
     // Must be called for the lane's blocks in order.
+    template <bool kFits>
     __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t /*block*/,
-                                           uint32_t scale) {
+                                           uint32_t scale, uint32_t /*max*/) {
       uint32_t words[4];
       random_.Draw(kColumns, counter_, words);
       counter_ += CounterStep(args_.params, kColumns);

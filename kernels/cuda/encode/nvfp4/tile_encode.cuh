@@ -11,13 +11,19 @@
 //                 nothing is rotated
 //   kSmallGroups  whether small groups have kernels of their own
 //   kPicks        whether it finds scales itself
-//   Lines         encodes sixteen lines of a tile, a block of each lane at a
+//   kMayNotFit    whether there is also a Codes<false>
+//   kPairs        whether Codes uses MagnitudesOf, whose results are then
+//   shared Lines         encodes sixteen lines of a tile, a block of each lane
+//   at a
 //                 time. A lane's blocks come in order. The blocks of the
 //                 warp's second half are `apart` blocks further.
 // Lines has
 //   any()                     whether Codes works for blocks that are not rare
-//   Codes(x, block, scale)    the codes of x, the lane's next block, which is
-//                             at address `block`
+//   fits()                    with kMayNotFit: whether to call Codes<true>
+//   Codes<kFits>(x, block, scale, max)
+//                             the codes of x, the lane's next block, which is
+//                             at address `block`; `max` is the largest
+//                             magnitude under its scale, as fp32 bits
 //   Rare(x, signs, amax, i)   the unit of the lane's i-th block, by the generic
 //                             functions; all lanes of a square call it
 // and, with kPicks, in place of the first two
@@ -33,6 +39,40 @@ namespace quantd::cuda {
 
 // How a copy is made, if at all.
 enum class Copying { kNone, kPlain, kRotated };
+
+// The maxima of a lane's blocks, for a test of all blocks at once.
+class RareRange {
+ public:
+  __device__ __forceinline__ void Add(uint32_t max) {
+    // (Zeros wrap around, so they do not count.)
+    least_ = __viaddmin_u32(max, ~0u, least_);
+    most_ = max > most_ ? max : most_;
+  }
+  // Whether any block IsRare.
+  __device__ __forceinline__ bool HoldsRare(float s_inv6) const {
+    const auto rare = [s_inv6](uint32_t max) {
+      return IsRare(max, __uint_as_float(max) * s_inv6);
+    };
+    return rare(least_ + 1) | rare(most_);
+  }
+
+ private:
+  uint32_t least_ = ~0u;  // the least but zeros, minus one
+  uint32_t most_ = 0;
+};
+
+// The blocks that may be rare, given their four scales, the first in the low
+// byte: those whose scale is no normal number, the smallest or the largest one.
+// The first block is bit 3. The generic functions can encode all blocks.
+__device__ __forceinline__ uint32_t MayBeRare(uint32_t scales) {
+  uint32_t rare = 0;
+  QUANTD_UNROLL
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t scale = scales >> (8 * i) & 0xFFu;
+    rare = rare + rare + (scale - 9 >= 0x7E - 9 ? 1 : 0);
+  }
+  return rare;
+}
 
 template <typename Coding>
 struct EncodeTeam {
@@ -81,41 +121,58 @@ __device__ __forceinline__ void EncodeWarpLines(
   if constexpr (!Coding::kPicks) s_inv6 = table.s_inv6;
   uint32_t scales = 0;
   uint32_t rare = 0;
+  RareRange range;
+  const auto encode = [&]<bool kFits>() {
 #pragma unroll(kRht || Coding::kLong ? 1 : 2)
-  for (uint32_t i = 0; i < 4; ++i) {
-    if (kFew && i >= count) break;
-    lines.number = i;
-    Words x;
-    uint32_t max;
-    uint32_t block = exchange.own();
-    if constexpr (kRht) {
-      x = Rotate(lines, rotation, a.signs, exchange, &max);
-    } else {
-      if constexpr (kColumns) {
-        Gather(lines, exchange);
+    for (uint32_t i = 0; i < 4; ++i) {
+      if (kFew && i >= count) break;
+      lines.number = i;
+      Words x;
+      uint32_t max;
+      uint32_t block = exchange.own();
+      if constexpr (kRht) {
+        x = Rotate(lines, rotation, a.signs, exchange, &max);
       } else {
-        block = lines.own_row();
+        if constexpr (kColumns) {
+          Gather(lines, exchange);
+        } else {
+          block = lines.own_row();
+        }
+        x = BlockAt(block);
+        max = Coding::kPairs ? LargestMagnitudeOf(x)
+                             : LargerHalf<D>(LargestOfSigned<D>(x));
       }
-      x = BlockAt(block);
-      max = LargerHalf<D>(LargestOfSigned<D>(x));
+      if constexpr (Coding::kSquare) max = LargestOfSixteen(max);
+      if constexpr (Coding::kPicks) {
+        Unit unit;
+        rare = rare + rare + (coding.Pick(x, max, &unit) ? 0 : 1);
+        codes.Set(i, unit.codes);
+        scales = __funnelshift_r(scales, unit.scale, 8);
+      } else {
+        const uint32_t scale = E4M3Of(__uint_as_float(max) * s_inv6);
+        codes.Set(i, coding.template Codes<kFits>(x, block, scale, max));
+        scales = __funnelshift_r(scales, scale, 8);
+        range.Add(max);
+      }
     }
-    if constexpr (Coding::kSquare) max = LargestOfSixteen(max);
-    if constexpr (Coding::kPicks) {
-      Unit unit;
-      rare = rare + rare + (coding.Pick(x, max, &unit) ? 0 : 1);
-      codes.Set(i, unit.codes);
-      scales = __funnelshift_r(scales, unit.scale, 8);
-    } else {
-      const float wanted = __uint_as_float(max) * s_inv6;
-      const uint32_t scale = E4M3Of(wanted);
-      codes.Set(i, coding.Codes(x, block, scale));
-      scales = __funnelshift_r(scales, scale, 8);
-      rare = rare + rare + (IsRare(max, wanted) || !coding.any() ? 1 : 0);
+  };
+  if constexpr (!Coding::kMayNotFit) {
+    encode.template operator()<true>();
+  } else if (coding.fits()) {  // outside of the loop, where it takes no time
+    encode.template operator()<true>();
+  } else {
+    encode.template operator()<false>();
+  }
+  if constexpr (!Coding::kPicks) {
+    if (!coding.any()) {
+      rare = 0xFu;
+    } else if (range.HoldsRare(s_inv6)) {
+      rare = MayBeRare(scales);
     }
   }
   if constexpr (kFew) {
     scales >>= 8 * (4 - count);
-    rare <<= 4 - count;
+    rare = rare << (4 - count) & 0xFu;
   }
   for (; rare != 0; rare &= rare - 1) {
     const auto i = static_cast<uint32_t>(4 - __ffs(static_cast<int>(rare)));

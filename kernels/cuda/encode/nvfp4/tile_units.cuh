@@ -57,15 +57,22 @@ class BlockCoding<DType::kBF16> {
   __device__ __forceinline__ bool any() const {
     return whole_ || table_.values.exact;
   }
-  // The codes of x, the block at shared address `block`.
+  // Whether all scales have fits, so that Codes<true> works.
+  __device__ __forceinline__ bool fits() const {
+    return whole_ || kConvertsE2M1;
+  }
+  // The codes of x, the block at shared address `block`. `max` is the largest
+  // magnitude under the scale.
+  template <bool kFits>
   __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
-                                         uint32_t scale) const {
+                                         uint32_t scale, uint32_t max) const {
     if constexpr (kConvertsE2M1) {
       const uint32_t m = LoadShared(of_ + scale * sizeof(float));
       return NearestCodes<DType::kBF16>(x, __uint_as_float(m));
     }
-    if (!whole_) return CodesWithoutFit(block, table_.values, scale);
-    return CodesUnder(x, FitWords(LoadShared2(of_ + scale * sizeof(CodeFit))));
+    if constexpr (!kFits) return CodesWithoutFit(block, table_.values, scale);
+    return CodesUnder(
+        x, FitWords(LoadShared2(of_ + scale * sizeof(CodeFit)), max));
   }
 
  private:
@@ -83,8 +90,11 @@ class BlockCoding<DType::kF16> {
   __device__ __forceinline__ explicit BlockCoding(const Table& table)
       : of_(Kept(SharedAddress(table.of))), any_(table.exact) {}
   __device__ __forceinline__ bool any() const { return any_; }
+  __device__ __forceinline__ bool fits() const { return true; }
+  template <bool kFits>
   __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t /*block*/,
-                                         uint32_t scale) const {
+                                         uint32_t scale,
+                                         uint32_t /*max*/) const {
     const float m = __uint_as_float(LoadShared(of_ + scale * sizeof(float)));
     return NearestCodes<DType::kF16>(x, m);
   }
@@ -258,10 +268,7 @@ __device__ __forceinline__ void Gather(const WarpLines<true>& lines,
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];
     lines.Load(h, x);
-    QUANTD_UNROLL
-    for (int k = 0; k < 4; ++k) {
-      StoreShared(exchange.piece(k / 2, 2 * h + k % 2), x[k]);
-    }
+    exchange.SetHalves(h, {x[0], x[2], x[1], x[3]});
   }
   __syncwarp();
 }

@@ -10,6 +10,8 @@ struct NearestCoding {
   static constexpr DType kType = D;
   static constexpr bool kLong = false;
   static constexpr bool kPicks = false;
+  static constexpr bool kMayNotFit = D == DType::kBF16 && !kConvertsE2M1;
+  static constexpr bool kPairs = kMayNotFit;
   static constexpr bool kSquare = false;
   static constexpr bool kSmallGroups = true;
   using Table = typename BlockCoding<D>::Table;
@@ -30,9 +32,11 @@ struct NearestCoding {
         : args_(a), coding_(table) {}
 
     __device__ __forceinline__ bool any() const { return coding_.any(); }
+    __device__ __forceinline__ bool fits() const { return coding_.fits(); }
+    template <bool kFits>
     __device__ __forceinline__ uint2 Codes(const Words& x, uint32_t block,
-                                           uint32_t scale) const {
-      return coding_.Codes(x, block, scale);
+                                           uint32_t scale, uint32_t max) const {
+      return coding_.template Codes<kFits>(x, block, scale, max);
     }
     __device__ __forceinline__ Unit Rare(const Words& x, const float* signs,
                                          float amax, uint32_t /*i*/) const {

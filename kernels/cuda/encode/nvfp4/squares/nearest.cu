@@ -16,17 +16,21 @@ class NearestSquares {
                                             const Table& table)
       : s_inv6_(table.s_inv6), coding_(table) {}
 
-  // Returns the scale.
+  // Returns the scale in the low byte, below the maximum, whose low byte is 0.
   __device__ __forceinline__ uint32_t Settle(uint32_t max, bool* rare) const {
     const float wanted = __uint_as_float(max) * s_inv6_;
     *rare = IsRare(max, wanted) || !coding_.any();
-    return E4M3Of(wanted);
+    return E4M3Of(wanted) | max;
   }
   template <typename Max>
   __device__ __forceinline__ Unit Encode(const Words& x, uint32_t block,
-                                         uint32_t scale,
+                                         uint32_t known,
                                          const Max& /*max*/) const {
-    return {coding_.Codes(x, block, scale), scale};
+    const uint32_t scale = known & 0xFFu;
+    return {coding_.fits()
+                ? coding_.template Codes<true>(x, block, scale, known)
+                : coding_.template Codes<false>(x, block, scale, known),
+            scale};
   }
   static __device__ __noinline__ Unit EncodeRare(const EncodeParams& p, Words x,
                                                  float amax, SquareMaxima of) {

@@ -256,17 +256,7 @@ absl::Status DequantizeInPieces(Client& client, const QuantizedTensor& tensor,
   const QuantizeOptions& made = tensor.options();
   const auto cut = Cut(*plan, element, pieces);
   if (!cut.ok()) return cut.status();
-  DequantizeOptions options;
-  options.format = made.format;
-  options.usage = which;
-  options.output = output;
-  options.inverse_rht = copy->rotated;
-  if (copy->rotated) {
-    options.rht_dimension = made.rht.dimension;
-    options.sign_mask = made.rht.sign_mask;
-  }
-  options.form = made.form;
-  options.profile = made.profile;
+  const DequantizeOptions options = DecodeOptionsOf(made, which, output);
   // Only the arithmetic of a profile depends on the type of the original input.
   const DType of = made.profile == Profile::kTe ? output : tensor.dtype();
   const std::vector<float> amax(copy->amax.begin(), copy->amax.end());

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "kernels/plan/plan_checks.h"
+#include "kernels/plan/shards.h"
 #include "quantd/field_error.h"
 
 namespace quantd {
@@ -98,22 +99,11 @@ absl::StatusOr<Result> QuantizedTensor::DequantizeCopy(
     return FieldError("usage", fmt::format("the {} copy", Name(usage())),
                       Name(which));
   }
-  DequantizeOptions options;
-  options.format = options_.format;
-  options.usage = which;
-  options.output = dtype == DType::kUnspecified ? desc_.dtype : dtype;
-  if (part->rotated) {
-    options.inverse_rht = true;
-    options.rht_dimension = options_.rht.dimension;
-    options.sign_mask = options_.rht.sign_mask;
-  }
-  options.form = options_.form;
-  options.splits = options_.splits;
-  options.partial_splits = options_.partial_splits;
-  options.profile = options_.profile;
-  return client.Dequantize(desc_,
-                           {part->data, part->scale, part->amax, part->global},
-                           options, call);
+  return client.Dequantize(
+      desc_, {part->data, part->scale, part->amax, part->global},
+      DecodeOptionsOf(options_, which,
+                      dtype == DType::kUnspecified ? desc_.dtype : dtype),
+      call);
 }
 
 absl::StatusOr<QuantizedTensor> QuantizedTensor::FromResult(

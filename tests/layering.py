@@ -108,11 +108,11 @@ tests/proto: vocabulary kernels/device proto proto/net proto/stream tests/kernel
 tests/proto/memory: proto/memory gtest
 tests/server: kernels/device kernels/device/health proto/limits.h proto/net server server/calls server/config server/device server/gate server/net tests/attack/http2_peer.h tests/server/memory/door_peer.h tests/bench/rpc_process.h tests/client/temp_dir.h tests/kernels/device/fake_backend.h tests/testing absl fmt google grpcpp messages stubs nlohmann gtest gmock
 tests/server/gate: server/gate absl gtest
-tests/server/net: server/net tests/client/loopback_listener.h absl grpcpp gtest
+tests/server/net: server/net tests/server/test_peer.h tests/testing/loopback.h absl grpcpp gtest
 tests/server/config: server/config tests/bench/rpc_process.h tests/client/temp_dir.h tests/server tests/testing fmt gtest gmock
 tests/server/observe: kernels/plan server/observe tests/server tests/testing absl fmt stubs nlohmann gtest gmock
 tests/server/memory: kernels/device/health/self_test.h proto/memory server/config/options.h server/memory tests/client/temp_dir.h tests/emulation/runtime.h tests/emulation/streams.h tests/server tests/testing absl cuda gtest
-tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/kernels/device/plan_rows.h tests/testing fmt google grpcpp messages stubs gtest
+tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/kernels/device/plan_rows.h tests/testing fmt google grpcpp messages stubs
 tests/client/bands: quantd/client.h client/bands client/tensors client/local/local_devices.h client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan proto include/quantd client/files tests/client tests/testing fmt google nlohmann kernels/plan/profile
 tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
@@ -129,18 +129,18 @@ tests/client/quantctl: kernels/plan include/quantd client/files client/quantctl 
 tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
 tests/client/quantctl/bench: client/quantctl/bench tests/client/quantctl
 tests/fuzz: kernels/device kernels/plan/support.h proto proto/stream tests/fuzz/targets include/quantd tests/proto/raw_message.h absl fmt google gtest
-tests/fuzz/targets: proto proto/memory proto/net proto/stream include/quantd client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz absl fmt google nlohmann
+tests/fuzz/targets: proto proto/memory proto/net proto/stream include/quantd client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz tests/testing/loopback.h absl fmt google nlohmann
 tests/soak: include/quantd client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
-tests/attack/edge:
-tests/attack: include/quantd tests/attack/edge tests/bench/rpc_process.h absl messages nlohmann openssl CLI gtest
-tests/bench: include/quantd kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages nlohmann cuda CLI
+tests/attack/edge: tests/testing/loopback.h
+tests/attack: include/quantd tests/attack/edge tests/bench/rpc_process.h tests/client/temp_dir.h absl messages nlohmann openssl CLI gtest
+tests/bench: include/quantd tests/client/temp_dir.h kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages nlohmann cuda CLI
 tests/emulation: cuda
 tests/bench/gpu_bench: tests/bench/matrix
 tests/bench/cpu_bench: tests/bench/matrix
 tests/bench/matrix: kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/arith/codec.h tests/bench tests/kernels/device/plan_rows.h fmt nlohmann gtest
 tests/bench/rpc_bench: tests/bench/echo
 tests/bench/echo: proto/net/allocator.h grpcpp stubs
-tests/bench/stream: include/quantd proto/net/allocator.h tests/bench tests/bench/echo tests/oracle grpcpp nlohmann CLI
+tests/bench/stream: include/quantd proto/net/allocator.h tests/bench tests/oracle nlohmann CLI
 tests/bench/overload: include/quantd tests/bench/quantile.h tests/bench/rpc_process.h nlohmann CLI
 tests/deploy/load: include/quantd
 """

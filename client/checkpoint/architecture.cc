@@ -81,7 +81,7 @@ bool HasTwoGates(const Model& model) {
 }
 
 FusedNames Names(std::string_view text) {
-  const NameParts parts = PartsOfName(text, ',');
+  const NameParts parts = Split(text, ',');
   return {parts.begin(), parts.end()};
 }
 

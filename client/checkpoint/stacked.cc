@@ -144,7 +144,7 @@ void StackAgain(std::string_view model_type,
     const std::string_view module = (*decoded)[i].stored.module;
     const std::string_view above = ExpertsAbove(module);
     if (above.empty()) continue;
-    const NameParts rest = PartsOfName(module.substr(above.size() + 1), '.');
+    const NameParts rest = Split(module.substr(above.size() + 1), '.');
     if (rest.size() != 2 || !IsIndex(rest[0])) continue;
     layers[std::string(above)][rest[1]][std::stoll(std::string(rest[0]))] = i;
   }

@@ -14,6 +14,9 @@
 namespace quantd {
 namespace {
 
+// Linux reads and writes at most 2 GiB at once.
+constexpr size_t kMost = size_t{1} << 30;
+
 // O_NONBLOCK, so that opening a FIFO does not wait.
 constexpr int kRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
@@ -26,6 +29,36 @@ bool Same(const timespec& a, const timespec& b) {
 }
 
 }  // namespace
+
+bool WriteAll(int fd, std::optional<size_t> offset,
+              absl::Span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const size_t most = std::min(bytes.size(), kMost);
+    const ssize_t n =
+        offset ? pwrite(fd, bytes.data(), most, static_cast<off_t>(*offset))
+               : write(fd, bytes.data(), most);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = EIO;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+    if (offset) *offset += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+std::optional<size_t> ReadAll(int fd, size_t offset,
+                              absl::Span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pread(fd, bytes.data(), std::min(bytes.size(), kMost),
+                            static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return std::nullopt;
+    if (n == 0) break;
+    bytes.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<size_t>(n);
+  }
+  return bytes.size();
+}
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   return Take(open(path.c_str(), kRead), path);
@@ -79,20 +112,10 @@ InputFile::~InputFile() {
 
 absl::Status InputFile::ReadAt(size_t offset,
                                absl::Span<std::byte> bytes) const {
-  // Linux reads at most 2 GiB at once.
-  constexpr size_t kMost = size_t{1} << 30;
-  while (!bytes.empty()) {
-    const ssize_t n = pread(fd_, bytes.data(), std::min(bytes.size(), kMost),
-                            static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failure("read", path_);
-    if (n == 0) break;
-    bytes.remove_prefix(static_cast<size_t>(n));
-    offset += static_cast<size_t>(n);
-  }
+  const auto missing = ReadAll(fd_, offset, bytes);
   struct stat now = {};
-  if (fstat(fd_, &now) != 0) return Failure("read", path_);
-  if (!bytes.empty() || static_cast<size_t>(now.st_size) < size_) {
+  if (!missing || fstat(fd_, &now) != 0) return Failure("read", path_);
+  if (*missing > 0 || static_cast<size_t>(now.st_size) < size_) {
     return absl::DataLossError(fmt::format(
         "{} was truncated while it was read: {} bytes of {} are left", path_,
         now.st_size, size_));

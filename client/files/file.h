@@ -25,6 +25,15 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
+// Writes all bytes at `offset`, or without one at the descriptor's position.
+// Returns false on failure, with errno set.
+bool WriteAll(int fd, std::optional<size_t> offset,
+              absl::Span<const std::byte> bytes);
+// Fills `bytes` from `offset` on. Returns the bytes that the file lacks, or
+// nullopt on failure, with errno set.
+std::optional<size_t> ReadAll(int fd, size_t offset,
+                              absl::Span<std::byte> bytes);
+
 // A regular file that is read in ranges. It is not mapped into memory, so that
 // changes by other programs cause an error instead of a signal. Movable.
 // Several threads may call ReadAt.

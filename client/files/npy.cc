@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "fmt/format.h"
@@ -250,9 +251,8 @@ absl::StatusOr<Writer> Writer::Create(OutputFile file, DType dtype,
   head += static_cast<char>(dict.size() >> 8);
   head += dict;
   if (auto s = file.Reserve(head.size() + *size); !s.ok()) return s;
-  const absl::Span<const std::byte> head_bytes(
-      reinterpret_cast<const std::byte*>(head.data()), head.size());
-  if (auto s = file.WriteAt(0, head_bytes); !s.ok()) return s;
+  const auto written = file.WriteAt(0, std::as_bytes(std::span(head)));
+  if (!written.ok()) return written;
   Writer writer;
   writer.file_ = std::move(file);
   writer.begin_ = head.size();

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "client/files/file.h"
@@ -66,25 +67,6 @@ void RemoveStaleDrafts(const std::string& path) {
     if (IsStale(i->path().string(), pid)) stale.push_back(i->path().string());
   }
   for (const std::string& draft : stale) unlink(draft.c_str());
-}
-
-// Writes all bytes. Returns false on failure, with errno set.
-bool WriteAll(int fd, std::optional<size_t> offset,
-              absl::Span<const std::byte> bytes) {
-  // Linux writes at most 2 GiB at once.
-  constexpr size_t kMost = size_t{1} << 30;
-  while (!bytes.empty()) {
-    const size_t most = std::min(bytes.size(), kMost);
-    const ssize_t n =
-        offset ? pwrite(fd, bytes.data(), most, static_cast<off_t>(*offset))
-               : write(fd, bytes.data(), most);
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = EIO;
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(n));
-    if (offset) *offset += static_cast<size_t>(n);
-  }
-  return true;
 }
 
 }  // namespace
@@ -272,23 +254,21 @@ absl::Status OutputFile::WriteAt(size_t offset,
 absl::Status WriteTextFile(const std::string& path, std::string_view text) {
   auto file = OutputFile::Create(path);
   if (!file.ok()) return file.status();
-  const absl::Span<const std::byte> bytes(
-      reinterpret_cast<const std::byte*>(text.data()), text.size());
-  if (auto s = file->WriteAt(0, bytes); !s.ok()) return s;
-  return file->Commit();
+  const auto s = file->WriteAt(0, std::as_bytes(std::span(text)));
+  return s.ok() ? file->Commit() : s;
 }
 
 // Copies the temporary file to the stream.
 absl::Status OutputFile::Pour() {
   std::vector<std::byte> buffer(size_t{1} << 20);
   for (size_t done = 0; done < size_;) {
-    const size_t most = std::min(buffer.size(), size_ - done);
-    const ssize_t n = pread(fd_, buffer.data(), most, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Failure("read the temporary file for");
-    const auto bytes = absl::MakeConstSpan(buffer).first(n);
+    const auto bytes =
+        absl::MakeSpan(buffer).first(std::min(buffer.size(), size_ - done));
+    if (ReadAll(fd_, done, bytes) != 0u) {
+      return Failure("read the temporary file for");
+    }
     if (!WriteAll(stream_, std::nullopt, bytes)) return Failure("write");
-    done += static_cast<size_t>(n);
+    done += bytes.size();
   }
   const int closed = close(stream_);
   stream_ = -1;

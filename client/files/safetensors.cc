@@ -1,6 +1,7 @@
 #include "client/files/safetensors.h"
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "client/files/foreign_format.h"
@@ -22,10 +23,6 @@ std::string HeaderJson(const std::vector<Tensor>& tensors,
   }
   return json.dump(-1, ' ', false,
                    nlohmann::ordered_json::error_handler_t::replace);
-}
-
-absl::Span<const std::byte> AsBytes(std::string_view s) {
-  return {reinterpret_cast<const std::byte*>(s.data()), s.size()};
 }
 
 std::string LittleEndian(uint64_t value) {
@@ -142,7 +139,8 @@ absl::StatusOr<Writer> Writer::Create(OutputFile file,
     }
   }
   if (auto s = file.Reserve(end); !s.ok()) return s;
-  if (auto s = file.WriteAt(0, AsBytes(*head)); !s.ok()) return s;
+  if (auto s = file.WriteAt(0, std::as_bytes(std::span(*head))); !s.ok())
+    return s;
   writer.file_ = std::move(file);
   return writer;
 }

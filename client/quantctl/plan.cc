@@ -9,6 +9,7 @@
 #include "kernels/cpu/choice.h"
 #include "kernels/cuda/choice.h"
 #include "kernels/device/recipe.h"
+#include "kernels/plan/shards.h"
 #include "kernels/plan/support.h"
 
 namespace quantd::quantctl {
@@ -118,15 +119,9 @@ std::vector<KernelsRow> KernelsTable(const QuantizeOptions& options) {
       }
     }
     for (const Usage usage : {Usage::kRowwise, Usage::kColumnwise}) {
-      DequantizeOptions o;
+      DequantizeOptions o =
+          DecodeOptionsOf(options, usage, DType::kUnspecified);
       o.format = format.format;
-      o.usage = usage;
-      o.inverse_rht = usage == Usage::kRowwise ? options.rht.rowwise
-                                               : options.rht.columnwise;
-      o.rht_dimension = options.rht.dimension;
-      o.form = options.form;
-      o.splits = options.splits;
-      o.profile = options.profile;
       for (const DType dtype : kFloats) {
         o.output = dtype;
         Add(format, fmt::format("decode {}", Name(usage)), dtype,

@@ -1,28 +1,12 @@
 #include "client/tensors/piece_join.h"
 
 #include <algorithm>
-#include <optional>
 #include <variant>
 
 #include "client/tensors/copy_window.h"
 #include "kernels/plan/shards.h"
 
 namespace quantd::client {
-namespace {
-
-void AddStatistics(const std::optional<ErrorStatistics>& more,
-                   std::optional<ErrorStatistics>* all) {
-  if (!more) return;
-  if (!*all) all->emplace();
-  (*all)->elements += more->elements;
-  (*all)->clipped += more->clipped;
-  (*all)->flushed += more->flushed;
-  (*all)->max_error = std::max((*all)->max_error, more->max_error);
-  (*all)->signal += more->signal;
-  (*all)->noise += more->noise;
-}
-
-}  // namespace
 
 // Bytes that no piece writes are padding, which must be zero.
 absl::Status Join::Begin() {

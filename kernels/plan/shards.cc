@@ -84,6 +84,37 @@ RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& o) {
   return amax;
 }
 
+DequantizeOptions DecodeOptionsOf(const QuantizeOptions& o, Usage copy,
+                                  DType output) {
+  DequantizeOptions decode;
+  decode.format = o.format;
+  decode.usage = copy;
+  decode.output = output;
+  decode.inverse_rht =
+      copy == Usage::kColumnwise ? o.rht.columnwise : o.rht.rowwise;
+  if (decode.inverse_rht) {
+    decode.rht_dimension = o.rht.dimension;
+    decode.sign_mask = o.rht.sign_mask;
+  }
+  decode.form = o.form;
+  decode.splits = o.splits;
+  decode.partial_splits = o.partial_splits;
+  decode.profile = o.profile;
+  return decode;
+}
+
+void AddStatistics(const std::optional<ErrorStatistics>& more,
+                   std::optional<ErrorStatistics>* all) {
+  if (!more) return;
+  if (!*all) all->emplace();
+  (*all)->elements += more->elements;
+  (*all)->clipped += more->clipped;
+  (*all)->flushed += more->flushed;
+  (*all)->max_error = std::max((*all)->max_error, more->max_error);
+  (*all)->signal += more->signal;
+  (*all)->noise += more->noise;
+}
+
 float LargerAmax(float a, float b) {
   // If one is NaN, the result is NaN.
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;

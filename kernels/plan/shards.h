@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "quantd/error_statistics.h"
 #include "quantd/options.h"
 #include "quantd/plan.h"
 
@@ -46,6 +48,14 @@ TensorKind AmaxKindOf(const QuantizeOptions& options, bool columnwise);
 
 // The options of an RhtAmax that finds the maxima of all copies.
 RhtAmaxOptions AmaxOptionsOf(const QuantizeOptions& options);
+
+// The options that decode a copy made with `options`, and undo its rotation.
+DequantizeOptions DecodeOptionsOf(const QuantizeOptions& options, Usage copy,
+                                  DType output);
+
+// Adds the statistics of another part, if it has any.
+void AddStatistics(const std::optional<ErrorStatistics>& more,
+                   std::optional<ErrorStatistics>* all);
 
 // The larger of two amaxes; NaN if one of them is NaN.
 float LargerAmax(float a, float b);

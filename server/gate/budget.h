@@ -56,6 +56,14 @@ class Budget {
 
   size_t used(Account account) const { return used_[account]; }
   size_t limit(Account account) const { return limits_[account]; }
+  size_t held_by(const std::string& identity) const {
+    const auto holder = held_.find(identity);
+    return holder == held_.end() ? 0 : Sum(holder->second.bytes);
+  }
+  size_t held_by(const std::string& identity, Account account) const {
+    const auto holder = held_.find(identity);
+    return holder == held_.end() ? 0 : holder->second.bytes[account];
+  }
   // Number of identities that hold bytes, or did so a short time ago.
   size_t holders() const { return held_.size(); }
 

@@ -17,6 +17,7 @@
 
 #include "quantd/client.h"
 #include "tests/attack/socket.h"
+#include "tests/client/temp_dir.h"
 
 namespace quantd::attack {
 namespace {
@@ -31,20 +32,6 @@ constexpr char kAttackersToken[] = "other";
 constexpr char kTokens[] =
     "c983102faf923141c6eb84dde46a30201bc9e032f8d3dd432af03c140bd63c37 good\n"
     "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa bad\n";
-
-// A temporary directory that is removed at the exit of the process.
-struct Directory {
-  Directory() {
-    std::string pattern =
-        (fs::temp_directory_path() / "quantd_attack_XXXXXX").string();
-    if (mkdtemp(pattern.data()) != nullptr) path = pattern;
-  }
-  ~Directory() {
-    std::error_code error;
-    if (!path.empty()) fs::remove_all(path, error);
-  }
-  std::string path;
-};
 
 std::string HttpGet(const std::string& address, const std::string& path) {
   const auto socket = Socket::ConnectBare(
@@ -91,9 +78,9 @@ std::vector<std::string> ServerCommand(const Setting& setting,
 }  // namespace
 
 const Secrets& TheSecrets() {
-  static const Directory directory;
+  static const TempDir directory;
   static const Secrets secrets = [] {
-    const std::string& at = directory.path;
+    const std::string at = directory.path();
     Secrets made;
     const char* const packed = std::getenv("ATTACK_MAKE_CERTS");
     const std::string command =

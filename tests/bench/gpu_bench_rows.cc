@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "kernels/plan/profile/profile.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::bench {
 namespace {
@@ -24,11 +25,8 @@ QuantizeOptions Nvfp4(Usage usage, bool row_rht, bool col_rht) {
 }
 
 RowSpec Decoding(std::string name, const QuantizeOptions& source) {
-  DequantizeOptions o;
-  o.format = source.format;
-  o.usage = source.usage;
-  o.inverse_rht = source.rht.rowwise || source.rht.columnwise;
-  RowSpec row = {std::move(name), o};
+  RowSpec row = {std::move(name),
+                 DecodeOptionsOf(source, source.usage, DType::kUnspecified)};
   row.source = source;
   row.ceiling = Ceiling::kMix;
   return row;

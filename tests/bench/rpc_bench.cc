@@ -201,7 +201,7 @@ int Run(int argc, char** argv) {
   std::string device = "cpu";
   std::string json_path;
   std::string port_file;
-  int echo_threads = 0;
+  bool echo_role = false;
   app.add_option("--rounds", rounds, "Interleaved rounds")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -209,12 +209,10 @@ int Run(int argc, char** argv) {
   app.add_option("--device", device, "The real device to measure")
       ->capture_default_str();
   app.add_option("--json", json_path, "File for the result");
-  app.add_option("--echo", echo_threads,
-                 "Run as the echo server with this many threads")
-      ->group("");
+  app.add_flag("--echo", echo_role, "Run as the echo server")->group("");
   app.add_option("--port-file", port_file)->group("");
   CLI11_PARSE(app, argc, argv);
-  if (echo_threads > 0) return RunEcho(port_file, echo_threads);
+  if (echo_role) return RunEcho(port_file);
   if (quantd.empty()) {
     std::fprintf(stderr, "quantd not found: pass --quantd PATH\n");
     return 2;
@@ -227,7 +225,7 @@ int Run(int argc, char** argv) {
   };
   std::vector<Contender> contenders(3);
   const std::vector<std::string> commands[] = {
-      {SelfPath(), "--echo", "1"}, server("memcpy"), server(device)};
+      {SelfPath(), "--echo"}, server("memcpy"), server(device)};
   const std::string names[] = {"echo+memcpy", "quantd memcpy",
                                "quantd " + device};
   for (size_t i = 0; i < 3; ++i) {

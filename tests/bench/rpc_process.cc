@@ -19,11 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 // Returns the fields of /proc/PID/stat from the third on, because the second
 // may contain spaces.
 std::vector<std::string> StatFields(pid_t pid) {
@@ -64,15 +59,12 @@ std::pair<int, std::string> RunQuantd(const std::string& arguments,
 }
 
 ServerProcess::ServerProcess(std::vector<std::string> command) {
-  std::string pattern = (fs::temp_directory_path() / "quantd_XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) return;
-  directory_ = pattern;
-  const std::string port_file = directory_ + "/port";
+  const std::string port_file = directory_ / "port";
   command.insert(command.end(), {"--port-file", port_file});
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const std::string log = directory_ + "/log";
+  const std::string log = directory_ / "log";
   pid_ = fork();
   if (pid_ == 0) {
     const int fd = open(log.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
@@ -95,8 +87,6 @@ ServerProcess::~ServerProcess() {
       WaitForExit(10);
     }
   }
-  std::error_code error;
-  if (!directory_.empty()) fs::remove_all(directory_, error);
 }
 
 void ServerProcess::Signal(int number) const {
@@ -145,6 +135,6 @@ uint64_t StatusOf(pid_t pid, const std::string& key) {
   return 0;
 }
 
-std::string ServerProcess::Log() const { return ReadFile(directory_ + "/log"); }
+std::string ServerProcess::Log() const { return ReadFile(directory_ / "log"); }
 
 }  // namespace quantd::bench

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/client/temp_dir.h"
+
 namespace quantd::bench {
 
 // Returns "VmHWM" or "VmRSS" of a process in bytes, or 0 if it has ended.
@@ -39,7 +41,7 @@ class ServerProcess {
   int WaitForExit(double seconds);
 
  private:
-  std::string directory_;
+  TempDir directory_;
   std::string address_;
   pid_t pid_ = -1;
 };

@@ -36,17 +36,6 @@ std::string RichStatus(const Scripted& script) {
   return out;
 }
 
-// The plan of a request, as a server reads it.
-template <typename Request>
-absl::StatusOr<std::shared_ptr<const Plan>> PlanOf(wire::Method method,
-                                                   const Request& request) {
-  const std::string bytes = request.SerializeAsString();
-  const std::string_view whole = bytes;
-  const auto parsed = wire::ParseRequest(method, {&whole, 1});
-  if (!parsed.ok()) return parsed.status();
-  return parsed->plan;
-}
-
 const grpc::Status kNoPlan(grpc::StatusCode::INTERNAL, "the fake cannot plan");
 
 template <typename Reply>
@@ -179,20 +168,35 @@ grpc::Status FakeServer::Play(grpc::ServerContext* context, Scripted* script) {
           script->detail ? RichStatus(*script) : ""};
 }
 
+template <typename Request, typename Reply>
+grpc::Status FakeServer::Answer(wire::Method method,
+                                grpc::ServerContext* context,
+                                const Request& request, Reply* reply,
+                                Request* last, Scripted* script) {
+  const grpc::Status status = Play(context, script);
+  {
+    std::lock_guard lock(mutex_);
+    *last = request;
+  }
+  if (!status.ok()) return status;
+  const std::string bytes = request.SerializeAsString();
+  const std::string_view whole = bytes;
+  const auto parsed = wire::ParseRequest(method, {&whole, 1});
+  if (!parsed.ok()) return kNoPlan;
+  Fill(*parsed->plan, request, reply);
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeServer::Quantize(grpc::ServerContext* context,
                                   const v1::QuantizeRequest* request,
                                   v1::QuantizeReply* reply) {
-  Scripted script;
-  const grpc::Status status = Play(context, &script);
-  {
-    std::lock_guard lock(mutex_);
-    last_request_ = *request;
-    if (keep_requests_) requests_.push_back(*request);
+  if (std::lock_guard lock(mutex_); keep_requests_) {
+    requests_.push_back(*request);
   }
+  Scripted script;
+  const grpc::Status status = Answer(wire::Method::kQuantize, context, *request,
+                                     reply, &last_request_, &script);
   if (!status.ok()) return status;
-  const auto plan = PlanOf(wire::Method::kQuantize, *request);
-  if (!plan.ok()) return kNoPlan;
-  Fill(**plan, *request, reply);
   if (request->options().statistics()) {
     v1::ErrorStatistics* s = reply->mutable_report()->mutable_columnwise();
     s->set_elements(7);
@@ -231,32 +235,16 @@ grpc::Status FakeServer::Dequantize(grpc::ServerContext* context,
                                     const v1::DequantizeRequest* request,
                                     v1::DequantizeReply* reply) {
   Scripted script;
-  const grpc::Status status = Play(context, &script);
-  {
-    std::lock_guard lock(mutex_);
-    last_dequantize_ = *request;
-  }
-  if (!status.ok()) return status;
-  const auto plan = PlanOf(wire::Method::kDequantize, *request);
-  if (!plan.ok()) return kNoPlan;
-  Fill(**plan, *request, reply);
-  return grpc::Status::OK;
+  return Answer(wire::Method::kDequantize, context, *request, reply,
+                &last_dequantize_, &script);
 }
 
 grpc::Status FakeServer::RhtAmax(grpc::ServerContext* context,
                                  const v1::RhtAmaxRequest* request,
                                  v1::RhtAmaxReply* reply) {
   Scripted script;
-  const grpc::Status status = Play(context, &script);
-  {
-    std::lock_guard lock(mutex_);
-    last_rht_amax_ = *request;
-  }
-  if (!status.ok()) return status;
-  const auto plan = PlanOf(wire::Method::kRhtAmax, *request);
-  if (!plan.ok()) return kNoPlan;
-  Fill(**plan, *request, reply);
-  return grpc::Status::OK;
+  return Answer(wire::Method::kRhtAmax, context, *request, reply,
+                &last_rht_amax_, &script);
 }
 
 grpc::Status FakeServer::GetServerInfo(grpc::ServerContext* context,

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/wire.h"
 #include "quantd.grpc.pb.h"
 #include "quantd.pb.h"
 #include "quantd/plan.h"
@@ -82,6 +83,12 @@ class FakeServer final : public v1::Quantd::Service {
   // Plays the next script and returns it in `script`, except for `spoil`, which
   // the caller applies.
   grpc::Status Play(grpc::ServerContext* context, Scripted* script);
+  // Does so, and keeps the request in `last`. If the call succeeds, fills the
+  // reply as its plan demands.
+  template <typename Request, typename Reply>
+  grpc::Status Answer(wire::Method method, grpc::ServerContext* context,
+                      const Request& request, Reply* reply, Request* last,
+                      Scripted* script);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

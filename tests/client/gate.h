@@ -9,20 +9,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "tests/client/loopback_listener.h"
+#include "tests/testing/loopback.h"
 
 namespace quantd {
 
 class Gate {
  public:
   // `server`: "127.0.0.1:PORT".
-  explicit Gate(const std::string& server)
-      : port_(std::atoi(server.substr(server.rfind(':') + 1).c_str())) {}
+  explicit Gate(const std::string& server) : server_(server) {}
   ~Gate() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
@@ -47,19 +45,6 @@ class Gate {
     int client;
     int server;
   };
-
-  int Connect() const {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port_));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address)) {
-      close(fd);
-      return -1;
-    }
-    return fd;
-  }
 
   // Copies bytes once. Returns false when either side has closed its
   // connection.
@@ -88,7 +73,7 @@ class Gate {
       poll(polls.data(), polls.size(), 20);
       if (polls[0].revents != 0) {
         const int client = accept(listener_.fd(), nullptr, nullptr);
-        const int server = passed_ < most ? Connect() : -1;
+        const int server = passed_ < most ? DialLoopback(server_) : -1;
         server < 0 ? void(close(client)) : pairs.push_back({client, server});
       }
       for (size_t i = 0; i < pairs.size();) {
@@ -112,7 +97,7 @@ class Gate {
     }
   }
 
-  const int port_;
+  const std::string server_;
   LoopbackListener listener_{16};
   std::atomic<bool> stop_ = false;
   std::atomic<size_t> passed_ = 0;

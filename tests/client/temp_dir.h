@@ -14,14 +14,12 @@
 #include <string>
 #include <string_view>
 
-#include "gtest/gtest.h"
-
 namespace quantd {
 
 class TempDir {
  public:
   TempDir() {
-    std::string name = testing::TempDir() + "/quantd.XXXXXX";
+    std::string name = std::filesystem::temp_directory_path() / "quantd.XXXXXX";
     if (mkdtemp(name.data()) == nullptr) abort();
     path_ = name;
   }
@@ -48,8 +46,7 @@ inline std::string OwnDevice(const std::string& path, unsigned minor_number,
                              const std::string& usual) {
   const bool made =
       mknod(path.c_str(), S_IFCHR | 0666, makedev(1, minor_number)) == 0;
-  EXPECT_TRUE(made || geteuid() != 0);
-  return made ? path : usual;
+  return made || geteuid() == 0 ? path : usual;
 }
 
 inline void WriteFile(const std::string& path, std::string_view bytes) {

@@ -1,8 +1,8 @@
 // Tests of the effects of tokens and priorities on calls.
 
 #include "tests/client/temp_dir.h"
-#include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
+#include "tests/server/test_peer.h"
 
 namespace quantd {
 namespace {

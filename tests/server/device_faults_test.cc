@@ -11,8 +11,8 @@
 #include "kernels/device/devices.h"
 #include "kernels/device/health/fault_backend.h"
 #include "server/device/device_monitor.h"
-#include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
+#include "tests/server/test_peer.h"
 
 namespace quantd {
 namespace {

@@ -19,9 +19,9 @@
 #include "tests/attack/http2_peer.h"
 #include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
-#include "tests/server/http_client.h"
 #include "tests/server/memory/door_peer.h"
 #include "tests/server/rpc_client.h"
+#include "tests/server/test_peer.h"
 
 namespace quantd {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "fmt/format.h"
 #include "proto/limits.h"
-#include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
+#include "tests/server/test_peer.h"
 
 namespace quantd {
 namespace {

@@ -172,7 +172,7 @@ def measure(scene):
     # Waits for the sign while the fault lasts. The calls below may succeed only
     # after the end of the fault.
     wait_for([sign], injected, lasts if fault.get("over")
-             else max(lasts, fault.get("detected_s", 0)))
+             else max(lasts, fault["detected_s"]))
     if "quiet" in scene.has:
         injected = sign.seen or injected
         over_by = injected + lasts
@@ -187,7 +187,7 @@ def measure(scene):
         inject(scene, line)
 
     limit = fault["recovered_s"]
-    detected = wait_for([sign], injected, fault.get("detected_s", 0) + 5)
+    detected = wait_for([sign], injected, fault["detected_s"] + 5)
     returned = wait_for([back], injected, limit + 10)
     end = time.monotonic() + limit + 10
     serving = None
@@ -317,9 +317,10 @@ def main():
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("--times", type=int, default=1)
     arguments = parser.parse_args()
-    defaults = {"sign": "none", "failed": 0}
-    faults = {name: defaults | fault for name, fault in
-              tomllib.loads((HERE / "faults.toml").read_text()).items()}
+    defaults = {"sign": "none", "failed": 0, "detected_s": 5, "recovered_s": 5}
+    classes = tomllib.loads((HERE / "faults.toml").read_text())
+    faults = {name: {"class": kind} | defaults | fault
+              for kind, some in classes.items() for name, fault in some.items()}
     if arguments.list:
         for name, fault in faults.items():
             print(f"{name:34} {fault['class']:12} {fault['what']}")

@@ -145,7 +145,7 @@ std::vector<std::string> HeadNames(const Json& config) {
     const auto type = place->find("model_type");
     if (type == place->end() || !type->is_string()) continue;
     for (const auto& [head, types] : kHeadNames) {
-      if (!Has(PartsOfName(types, ' '), type->get<std::string>())) continue;
+      if (!Has(Split(types, ' '), type->get<std::string>())) continue;
       names.emplace_back(head);
       if (place == &config) return names;
     }

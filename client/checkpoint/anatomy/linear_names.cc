@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "client/checkpoint/pattern.h"
+
 namespace quantd::checkpoint {
 namespace {
 
@@ -87,16 +89,6 @@ size_t PlaceOfName(const NameParts& parts) {
 
 }  // namespace
 
-NameParts PartsOfName(std::string_view text, char at) {
-  NameParts parts;
-  for (;;) {
-    const size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 bool IsIndex(std::string_view part) {
   return !part.empty() && part.size() < 10 &&
          std::all_of(part.begin(), part.end(),
@@ -125,7 +117,7 @@ std::vector<std::string> SplitParts(std::string_view model_type,
     if (split.type != model_type || !module.ends_with(split.end)) continue;
     std::string above(module.substr(0, module.size() - split.end.size()));
     above += split.holder;
-    for (const std::string_view leaf : PartsOfName(split.leaves, ' ')) {
+    for (const std::string_view leaf : Split(split.leaves, ' ')) {
       parts.push_back(above + std::string(leaf));
     }
   }

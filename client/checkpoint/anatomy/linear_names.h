@@ -11,8 +11,6 @@ namespace quantd::checkpoint {
 
 // The parts of a module's name between its dots.
 using NameParts = std::vector<std::string_view>;
-// Splits `text` at each `at`.
-NameParts PartsOfName(std::string_view text, char at);
 
 // Whether the part is the number of a layer or an expert, like "0" or "17".
 bool IsIndex(std::string_view part);

@@ -66,7 +66,7 @@ constexpr std::string_view kListedByName =
 // DeepSeek's list has; "" if none. Engines never quantize the other roles.
 std::string RenamedIn(const Model& model, const ConversionPlan& plan) {
   if (!model.config().contains("architectures") ||
-      Has(PartsOfName(kListedByName, ' '), ClassIn(model.config()).name)) {
+      Has(Split(kListedByName, ' '), ClassIn(model.config()).name)) {
     return "";
   }
   for (const LeftOut& left : plan.left_out) {
@@ -103,7 +103,7 @@ std::vector<Nameless> LayersIn(const Model& model, const ConversionPlan& plan) {
                        [](auto& a, auto& b) { return a.second < b.second; });
   std::vector<Nameless> found;
   for (const NamelessRow& row : kNameless) {
-    if (!Has(PartsOfName(row.classes, ' '), name)) continue;
+    if (!Has(Split(row.classes, ' '), name)) continue;
     const auto pattern = Pattern::Parse(row.modules);
     Nameless layers = {&row, "", "", ""};
     for (const LeftOut& left : plan.left_out) {
@@ -133,7 +133,7 @@ std::string_view NamelessIn(const Model& model, std::string_view module,
                             Dialect dialect) {
   const std::string name = ClassIn(model.config()).name;
   for (const NamelessRow& row : kNameless) {
-    if (Has(PartsOfName(row.classes, ' '), name) &&
+    if (Has(Split(row.classes, ' '), name) &&
         (!row.head || dialect == Dialect::kModelOpt) &&
         Pattern::Parse(row.modules)->Matches(module)) {
       return row.engine;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/pattern.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -75,24 +76,18 @@ bool Mentions(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-template <typename List>
-bool IsListed(const List& list, std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
-}
-
 template <typename Matches>
 bool AnyPart(const NameParts& parts, Matches matches) {
   return std::any_of(parts.begin(), parts.end(), matches);
 }
 
 bool IsOfTower(std::string_view part) {
-  if (IsListed(kTowerNames, part)) return true;
+  if (Has(kTowerNames, part)) return true;
   for (const std::string_view start : kTowerStarts) {
     if (part.starts_with(start)) return true;
   }
-  return AnyPart(PartsOfName(part, '_'), [](std::string_view word) {
-    return IsListed(kTowerWords, word);
-  });
+  return AnyPart(Split(part, '_'),
+                 [](std::string_view word) { return Has(kTowerWords, word); });
 }
 
 bool IsOfFurtherToken(std::string_view part) {
@@ -117,7 +112,7 @@ bool IsBeyond(const NameParts& parts, int64_t layers) {
 bool IsOfLanguage(std::string_view part) {
   return Mentions(part, "language") || part == "text_model" ||
          part == "text_decoder" ||
-         AnyPart(PartsOfName(part, '_'), [](std::string_view word) {
+         AnyPart(Split(part, '_'), [](std::string_view word) {
            return word.ends_with("llm") && !word.ends_with("2llm");
          });
 }
@@ -128,7 +123,7 @@ bool AreLayersOfText(const NameParts& parts, std::string_view type) {
   return std::all_of(parts.begin(),
                      std::find_if(parts.begin(), parts.end(), IsIndex),
                      [&](std::string_view p) {
-                       return IsListed(kContainers, p) || IsOfLanguage(p) ||
+                       return Has(kContainers, p) || IsOfLanguage(p) ||
                               p.ends_with("encoder") ||
                               p.ends_with("decoder") || p.ends_with("_model") ||
                               p.ends_with("_layers") || Mentions(type, p);
@@ -161,7 +156,7 @@ Role NamedRole(const NameParts& parts) {
   const std::string_view leaf = parts.back();
   if (leaf != "embed_out" && AnyPart(parts, [](std::string_view p) {
         return (Mentions(p, "embed") && p != "embedding_model") ||
-               p.ends_with("_emb") || IsListed(kTables, p);
+               p.ends_with("_emb") || Has(kTables, p);
       })) {
     return Role::kEmbedding;
   }
@@ -179,20 +174,20 @@ Role NamedRole(const NameParts& parts) {
   }
   if (leaf == "wg" || AnyPart(parts, [](std::string_view p) {
         return p.starts_with("router") || p.ends_with("_router") ||
-               IsListed(kRouters, p);
+               Has(kRouters, p);
       })) {
     return Role::kRouter;
   }
-  if (IsListed(kGates, leaf)) return Role::kGate;
+  if (Has(kGates, leaf)) return Role::kGate;
   if (AnyPart(parts,
               [](std::string_view p) {
-                return IsListed(kHeads, p) ||
+                return Has(kHeads, p) ||
                        std::any_of(
                            std::begin(kHeadWords), std::end(kHeadWords),
                            [&](auto word) { return Mentions(p, word); });
               }) ||
       (!AnyPart(parts, IsIndex) &&
-       (IsListed(kHeadsBeside, leaf) || AnyPart(parts, [](std::string_view p) {
+       (Has(kHeadsBeside, leaf) || AnyPart(parts, [](std::string_view p) {
           return p.ends_with("_head");
         })))) {
     return Role::kHead;
@@ -287,7 +282,7 @@ std::string_view WrapperOf(std::string_view name) {
     if (name.starts_with(wrapper)) return wrapper;
   }
   // PyTorch's wrappers hold the wrapped module in a private attribute.
-  for (const std::string_view part : PartsOfName(name, '.')) {
+  for (const std::string_view part : Split(name, '.')) {
     const bool wraps = part.starts_with('_') && part.ends_with("module");
     if (!wraps && part != "_orig_mod") continue;
     return name.substr(part.data() - name.data(), part.size() + 1);
@@ -297,7 +292,7 @@ std::string_view WrapperOf(std::string_view name) {
 
 bool IsTable(std::string_view module) {
   const std::string_view leaf = SplitModule(module).leaf;
-  if (IsListed(kTables, leaf) || leaf.starts_with("embed_tokens")) return true;
+  if (Has(kTables, leaf) || leaf.starts_with("embed_tokens")) return true;
   const std::string_view ends[] = {"embeddings", "embedding", "embed", "emb"};
   return std::any_of(std::begin(ends), std::end(ends),
                      [&](std::string_view end) { return leaf.ends_with(end); });
@@ -317,13 +312,12 @@ Roles Roles::Of(const Model& model) {
   bool thinker = false;
   bool listed = false;
   for (const ModelTensor& t : model.tensors()) {
-    const NameParts parts = PartsOfName(t.name(), '.');
+    const NameParts parts = Split(t.name(), '.');
     // Mamba-2 has no x_proj.
     const ModuleName name = SplitModule(ModuleOf(t.name()));
     if (name.leaf.starts_with("x_proj")) r.mamba_.emplace(name.parent);
     if (unnamed && AnyPart(parts, [](std::string_view p) {
-          return IsListed(kDiffusionParts, p) ||
-                 p.ends_with("transformer_blocks");
+          return Has(kDiffusionParts, p) || p.ends_with("transformer_blocks");
         })) {
       kind = ModelKind::kDiffusion;
     }
@@ -331,7 +325,7 @@ Roles Roles::Of(const Model& model) {
     const std::string_view list = ListOf(t.name(), parts);
     named |= !list.empty() && AnyPart(parts, IsOfLanguage);
     thinker |= t.name().starts_with("thinker.model.");
-    listed |= IsListed(kLayerLists, list);
+    listed |= Has(kLayerLists, list);
   }
   if (facts.towers || kind == ModelKind::kHolder) {
     r.place_ = named     ? Place::kNamed
@@ -355,7 +349,7 @@ bool Roles::AreOfLanguage(const Model& model) const {
         const Role role = RoleOf(module);
         if (role != Role::kLinear) return role != Role::kUnknown;
         const std::string_view list =
-            SplitModule(ListOf(module, PartsOfName(module, '.'))).leaf;
+            SplitModule(ListOf(module, Split(module, '.'))).leaf;
         return list == "layers" || list == "h";
       });
 }
@@ -371,7 +365,7 @@ bool Roles::IsNestedTower(const NameParts& parts) const {
 }
 
 Role Roles::RoleOf(std::string_view module) const {
-  const NameParts parts = PartsOfName(module, '.');
+  const NameParts parts = Split(module, '.');
   if (class_.kind == ModelKind::kDiffusion) return RoleInDiffusion(parts);
   if (AnyPart(parts, IsOfTower) || IsNestedTower(parts)) return Role::kVision;
   Role named = NamedRole(parts);
@@ -391,8 +385,7 @@ Role Roles::RoleOf(std::string_view module) const {
        !AnyPart(parts, IsIndex)) ||
       (place_ == Place::kNamed && !AnyPart(parts, IsOfLanguage)) ||
       (place_ == Place::kThinker && !module.starts_with("thinker.model.")) ||
-      (place_ == Place::kLayers &&
-       !IsListed(kLayerLists, ListOf(module, parts)));
+      (place_ == Place::kLayers && !Has(kLayerLists, ListOf(module, parts)));
   if (outside && !further && MayBeLinear(named)) return Role::kVision;
   return further || IsBeyond(parts, layers_) ? Role::kMultiToken : named;
 }

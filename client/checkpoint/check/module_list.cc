@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "client/checkpoint/anatomy/linear_names.h"
-
 namespace quantd::checkpoint {
 namespace {
 
@@ -85,7 +83,7 @@ bool ModuleList::Names(std::string_view module) const {
 
 bool ModuleList::HoldsLayer(std::string_view name) const {
   if (Names(name)) return true;
-  const auto parts = PartsOfName(name, '.');
+  const auto parts = Split(name, '.');
   return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
     if (e.foreign || e.text.empty()) return false;
     if (rule_ == Rule::kExactOrRegular) {

@@ -7,12 +7,14 @@
 
 #include <cerrno>
 #include <charconv>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/pattern.h"
+#include "client/files/file.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -112,15 +114,10 @@ absl::Status Journal::Read(const std::string& fingerprint) {
 }
 
 absl::Status Journal::WriteLine(const std::string& line) {
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t n = write(fd_, line.data() + done, line.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
-    }
-    done += static_cast<size_t>(n);
+  if (WriteAll(fd_, std::nullopt, std::as_bytes(std::span(line)))) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, fmt::format("cannot write {}", path_));
 }
 
 absl::Status Journal::Append(size_t unit, const UnitHashes& hashes) {

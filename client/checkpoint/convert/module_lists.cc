@@ -9,6 +9,7 @@
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/anatomy/role.h"
+#include "client/checkpoint/pattern.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
@@ -86,7 +87,7 @@ class Modules {
     for (const LeftOut& left : plan.left_out) {
       // Skips embedding tables. A module with the name of a table but with an
       // index in its path lies inside a layer and is a linear module.
-      const NameParts parts = PartsOfName(left.module, '.');
+      const NameParts parts = Split(left.module, '.');
       if (left.role == Role::kEmbedding && !embeddings &&
           IsTable(left.module) &&
           std::none_of(parts.begin(), parts.end(), IsIndex)) {
@@ -176,7 +177,7 @@ class Modules {
   // Collects the name that a module of an MTP head has where the head is a
   // layer after the last. LongCat counts each layer twice.
   void AddLayer(const std::string& module) {
-    const NameParts parts = PartsOfName(module, '.');
+    const NameParts parts = Split(module, '.');
     const auto number = std::find_if(parts.begin(), parts.end(), IsIndex);
     if (layers_ == 0 || number == parts.end() || number + 1 == parts.end()) {
       return;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "client/files/file.h"
@@ -76,37 +77,6 @@ bool IsInside(std::string path, const struct stat& directory) {
     }
     here = above;
   }
-}
-
-absl::Status WriteAll(int fd, size_t offset, absl::Span<const std::byte> bytes,
-                      const std::string& path) {
-  constexpr size_t kMost = size_t{1} << 30;
-  while (!bytes.empty()) {
-    const ssize_t n = pwrite(fd, bytes.data(), std::min(bytes.size(), kMost),
-                             static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Failure("write", path);
-    bytes.remove_prefix(static_cast<size_t>(n));
-    offset += static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadAll(int fd, size_t offset, absl::Span<std::byte> bytes,
-                     const std::string& path) {
-  constexpr size_t kMost = size_t{1} << 30;
-  while (!bytes.empty()) {
-    const ssize_t n = pread(fd, bytes.data(), std::min(bytes.size(), kMost),
-                            static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Failure("read", path);
-    if (n == 0) {
-      return absl::DataLossError(fmt::format("{} was truncated", path));
-    }
-    bytes.remove_prefix(static_cast<size_t>(n));
-    offset += static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
 }
 
 void SyncFolder(const std::string& path) {
@@ -262,9 +232,8 @@ absl::Status OutputDirectory::OpenShard(const OutputShard& planned,
   if (ftruncate(shard.fd, static_cast<off_t>(end)) != 0) {
     return Failure("write", draft);
   }
-  return WriteAll(
-      shard.fd, 0,
-      {reinterpret_cast<const std::byte*>(head->data()), head->size()}, draft);
+  const bool written = WriteAll(shard.fd, 0, std::as_bytes(std::span(*head)));
+  return written ? absl::OkStatus() : Failure("write", draft);
 }
 
 absl::StatusOr<const OutputDirectory::Place*> OutputDirectory::Find(
@@ -284,8 +253,10 @@ absl::Status OutputDirectory::Write(std::string_view tensor, size_t offset,
   const auto place = Find(tensor, offset, bytes.size());
   if (!place.ok()) return place.status();
   const Shard& shard = shards_[(*place)->shard];
-  return WriteAll(shard.fd, (*place)->begin + offset, bytes,
-                  shard.path + std::string(kPartial));
+  if (WriteAll(shard.fd, (*place)->begin + offset, bytes)) {
+    return absl::OkStatus();
+  }
+  return Failure("write", shard.path + std::string(kPartial));
 }
 
 absl::Status OutputDirectory::Read(std::string_view tensor, size_t offset,
@@ -293,8 +264,11 @@ absl::Status OutputDirectory::Read(std::string_view tensor, size_t offset,
   const auto place = Find(tensor, offset, bytes.size());
   if (!place.ok()) return place.status();
   const Shard& shard = shards_[(*place)->shard];
-  return ReadAll(shard.fd, (*place)->begin + offset, bytes,
-                 shard.path + std::string(kPartial));
+  const std::string draft = shard.path + std::string(kPartial);
+  const auto missing = ReadAll(shard.fd, (*place)->begin + offset, bytes);
+  if (!missing) return Failure("read", draft);
+  if (*missing == 0) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("{} was truncated", draft));
 }
 
 // Copies a file of the model unchanged.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "client/checkpoint/convert/content_hash.h"
@@ -11,11 +12,6 @@
 
 namespace quantd::checkpoint {
 namespace {
-
-absl::Span<const std::byte> AsBytes(const std::vector<uint16_t>& numbers) {
-  return {reinterpret_cast<const std::byte*>(numbers.data()),
-          numbers.size() * sizeof(uint16_t)};
-}
 
 // INVALID_ARGUMENT if one of the values, which begin with row `first`, is NaN
 // or infinite.
@@ -55,7 +51,7 @@ absl::Status DecodeStack(const Model& model, const DecodedWeight& stack,
       }
     }
     if (before + w.rows < all) continue;
-    const absl::Span<const std::byte> bytes = AsBytes(numbers);
+    const absl::Span<const std::byte> bytes = std::as_bytes(std::span(numbers));
     if (auto s = sink(n / joined * bytes.size(), bytes); !s.ok()) return s;
   }
   return absl::OkStatus();
@@ -93,7 +89,8 @@ absl::Status DecodeWeight(const Model& model, const DecodedWeight& decoded,
       }
       const auto offset =
           static_cast<size_t>((e * w.rows + row) * w.cols) * sizeof(uint16_t);
-      if (auto s = sink(offset, AsBytes(numbers)); !s.ok()) return s;
+      const auto s = sink(offset, std::as_bytes(std::span(numbers)));
+      if (!s.ok()) return s;
     }
   }
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "fmt/format.h"
 #include "kernels/plan/geometry.h"
 #include "kernels/plan/profile/profile.h"
+#include "kernels/plan/shards.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -89,10 +91,6 @@ absl::Status NotFinite(const Piece& piece) {
                                          w.module)));
 }
 
-absl::Span<const std::byte> AsBytes(std::string_view text) {
-  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
-}
-
 // Writes the parts of weights and hashes them.
 class Writer {
  public:
@@ -122,7 +120,8 @@ class Writer {
           s = Number(piece, i, InputScaleOf(w.layout->global, *w.input_amax));
           break;
         case PartSource::kLabel:
-          if (piece.row == 0) s = Put(w, i, 0, AsBytes(kComfyLabel));
+          if (piece.row > 0) break;
+          s = Put(w, i, 0, std::as_bytes(std::span(kComfyLabel)));
           break;
         case PartSource::kNothing:
           break;
@@ -239,20 +238,6 @@ bool HasValues(const Weight& w, const Result& result) {
   });
 }
 
-void AddTo(std::optional<ErrorStatistics>* all, const ErrorStatistics& more) {
-  if (!*all) {
-    *all = more;
-    return;
-  }
-  ErrorStatistics& sum = **all;
-  sum.elements += more.elements;
-  sum.clipped += more.clipped;
-  sum.flushed += more.flushed;
-  sum.max_error = std::max(sum.max_error, more.max_error);
-  sum.signal += more.signal;
-  sum.noise += more.noise;
-}
-
 }  // namespace
 
 absl::StatusOr<EncodedGroup> Encoder::Encode(
@@ -296,9 +281,7 @@ absl::StatusOr<EncodedGroup> Encoder::Encode(
     const auto result =
         service.Quantize({TypeOf(w), {piece.count, w.cols}}, piece.bytes, how);
     if (!result.ok()) return result.status();
-    if (const auto& s = result->statistics(Usage::kRowwise)) {
-      AddTo(&out.statistics, *s);
-    }
+    AddStatistics(result->statistics(Usage::kRowwise), &out.statistics);
     if (coded.count(&w) == 0) {
       if (HasValues(w, *result)) {
         coded.insert(&w);

@@ -1,10 +1,7 @@
 #include "client/checkpoint/convert/weight_reader.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "client/checkpoint/weight_values.h"
@@ -13,9 +10,9 @@
 namespace quantd::checkpoint {
 namespace {
 
-// The bits of the number with the largest magnitude. `mask` removes the sign.
+// The largest magnitude of numbers. `mask` removes the sign from their bits.
 template <typename Bits>
-Bits LargestBits(absl::Span<const std::byte> bytes, Bits mask) {
+float Largest(DType dtype, absl::Span<const std::byte> bytes, Bits mask) {
   Bits most = 0;
   const size_t count = bytes.size() / sizeof(Bits);
   for (size_t i = 0; i < count; ++i) {
@@ -24,19 +21,9 @@ Bits LargestBits(absl::Span<const std::byte> bytes, Bits mask) {
     bits &= mask;
     most = std::max(most, bits);
   }
-  return most;
-}
-
-float FromHalf(uint16_t bits) {
-  const int exponent = bits >> 10 & 0x1F;
-  const int mantissa = bits & 0x3FF;
-  if (exponent == 0x1F) {
-    return mantissa == 0 ? std::numeric_limits<float>::infinity()
-                         : std::numeric_limits<float>::quiet_NaN();
-  }
-  return exponent == 0
-             ? std::ldexp(static_cast<float>(mantissa), -24)
-             : std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
+  std::byte number[sizeof(Bits)];
+  std::memcpy(number, &most, sizeof(Bits));
+  return NumberAt(SafetensorsName(dtype), number, 0);
 }
 
 template <typename Element>
@@ -129,15 +116,8 @@ absl::Status ReadRows(const Model& model, const Weight& w, int64_t row,
 }
 
 float LargestMagnitude(DType dtype, absl::Span<const std::byte> bytes) {
-  switch (dtype) {
-    case DType::kF32:
-      return std::bit_cast<float>(LargestBits<uint32_t>(bytes, 0x7FFFFFFF));
-    case DType::kBF16:
-      return std::bit_cast<float>(uint32_t{LargestBits<uint16_t>(bytes, 0x7FFF)}
-                                  << 16);
-    default:
-      return FromHalf(LargestBits<uint16_t>(bytes, 0x7FFF));
-  }
+  return dtype == DType::kF32 ? Largest<uint32_t>(dtype, bytes, 0x7FFFFFFF)
+                              : Largest<uint16_t>(dtype, bytes, 0x7FFF);
 }
 
 }  // namespace quantd::checkpoint

@@ -1,10 +1,7 @@
 #include "tests/attack/edge/edge.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +9,8 @@
 #include <cstdlib>
 #include <sstream>
 #include <thread>
+
+#include "tests/testing/loopback.h"
 
 namespace quantd::attack {
 namespace {
@@ -30,33 +29,10 @@ std::string Program() {
   return "";
 }
 
-sockaddr_in Loopback(int port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  return address;
-}
-
-// Returns a loopback port that is probably free.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof(address);
-  const bool known =
-      bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(fd);
-  return known ? ntohs(address.sin_port) : 0;
-}
-
-bool Listens(int port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_in address = Loopback(port);
-  const bool does = connect(fd, reinterpret_cast<const sockaddr*>(&address),
-                            sizeof(address)) == 0;
-  close(fd);
-  return does;
+bool Listens(const std::string& address) {
+  const int fd = DialLoopback(address);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
 }
 
 }  // namespace
@@ -66,9 +42,8 @@ bool Edge::IsHere() { return !Program().empty(); }
 Edge::Edge(const std::string& server, const std::string& ready,
            const std::string& certificate) {
   const std::string program = Program();
-  const int port = FreePort();
-  if (program.empty() || port == 0) return;
-  address_ = "127.0.0.1:" + std::to_string(port);
+  if (program.empty()) return;
+  address_ = LoopbackListener(1).target();  // the port is probably still free
   const size_t colon = ready.rfind(':');
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), 1);
@@ -89,7 +64,7 @@ Edge::Edge(const std::string& server, const std::string& ready,
     _exit(127);
   }
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!Listens(port)) {
+  while (!Listens(address_)) {
     if (std::chrono::steady_clock::now() >= end ||
         waitpid(pid_, nullptr, WNOHANG) != 0) {
       End();

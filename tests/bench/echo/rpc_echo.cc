@@ -77,7 +77,7 @@ class Echo {
 
 }  // namespace
 
-int RunEcho(const std::string& port_file, int threads) {
+int RunEcho(const std::string& port_file) {
   TuneAllocator();
   sigset_t stop;
   sigemptyset(&stop);
@@ -91,25 +91,20 @@ int RunEcho(const std::string& port_file, int threads) {
                            &port);
   builder.SetMaxReceiveMessageSize(-1);
   builder.RegisterService(&service);
-  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues(threads);
-  for (auto& queue : queues) queue = builder.AddCompletionQueue();
+  const auto queue = builder.AddCompletionQueue();
   auto server = builder.BuildAndStart();
   if (server == nullptr) return 1;
 
-  std::vector<std::vector<char>> staging(threads);
+  std::vector<char> staging;
   std::vector<std::unique_ptr<Echo>> calls;
-  std::vector<std::thread> pollers;
-  for (int i = 0; i < threads; ++i) {
-    auto* const queue = queues[i].get();
-    for (int k = 0; k < 4; ++k) {
-      calls.push_back(std::make_unique<Echo>(&service, queue, &staging[i]));
-    }
-    pollers.emplace_back([queue] {
-      void* tag;
-      bool ok;
-      while (queue->Next(&tag, &ok)) static_cast<Echo*>(tag)->Deliver(ok);
-    });
+  for (int k = 0; k < 4; ++k) {
+    calls.push_back(std::make_unique<Echo>(&service, queue.get(), &staging));
   }
+  std::thread poller([&queue] {
+    void* tag;
+    bool ok;
+    while (queue->Next(&tag, &ok)) static_cast<Echo*>(tag)->Deliver(ok);
+  });
   {
     std::ofstream file(port_file + ".new");
     file << "127.0.0.1:" << port << '\n';
@@ -119,8 +114,8 @@ int RunEcho(const std::string& port_file, int threads) {
   sigwait(&stop, &number);
   // The client has disconnected, so no call in flight can start another one.
   server->Shutdown(std::chrono::system_clock::now());
-  for (auto& queue : queues) queue->Shutdown();
-  for (std::thread& poller : pollers) poller.join();
+  queue->Shutdown();
+  poller.join();
   return 0;
 }
 

@@ -9,9 +9,8 @@
 namespace quantd::bench {
 
 // Serves /quantd.v1.Quantd/Quantize on a free loopback port and writes
-// "host:port" to `port_file`. Each of `threads` threads has its own completion
-// queue. Returns the exit code after SIGTERM.
-int RunEcho(const std::string& port_file, int threads = 1);
+// "host:port" to `port_file`. Returns the exit code after SIGTERM.
+int RunEcho(const std::string& port_file);
 
 // Returns the bytes of the reply to a payload of n bytes.
 constexpr size_t EchoBytes(size_t n) { return n / 32 * 9; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/plan/profile/profile.h"
+#include "kernels/plan/shards.h"
 #include "kernels/plan/support.h"
 #include "tests/kernels/device/plan_rows.h"
 
@@ -184,11 +185,7 @@ class Matrix {
           if (rotated) Rotate(o, 16);
           return o;
         }();
-        DequantizeOptions o;
-        o.format = format.format;
-        o.usage = usage;
-        o.inverse_rht = rotated;
-        RowSpec row = {"", o};
+        RowSpec row = {"", DecodeOptionsOf(source, usage, DType::kUnspecified)};
         row.source = source;
         row.ceiling = Ceiling::kMix;
         Put(std::string(format.name) + " decode" + (rotated ? " rht 16" : ""),

@@ -27,9 +27,7 @@ import pathlib
 import signal
 import statistics
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -98,26 +96,6 @@ def serve(device, compiled, port_file):
   signal.signal(signal.SIGTERM, lambda *_: stop.set())
   stop.wait()
   server.stop(1).wait()
-
-
-@contextlib.contextmanager
-def serving(device, compiled):
-  """Runs the torchao server within a context, which gets its address."""
-  with tempfile.TemporaryDirectory() as folder:
-    port = pathlib.Path(folder) / "port"
-    process = subprocess.Popen(
-        [sys.executable, __file__, "--serve", device, str(int(compiled)), port])
-    try:
-      # Importing torch takes long.
-      deadline = time.monotonic() + 300
-      while not port.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-          raise RuntimeError("the torchao server did not start")
-        time.sleep(0.05)
-      yield port.read_text().strip()
-    finally:
-      process.terminate()
-      process.wait(timeout=60)
 
 
 # --- its client ---------------------------------------------------------------
@@ -193,7 +171,9 @@ def main():
     parser.error("--server and --sdk-bench belong together")
   device = known.torch_device or default_device()
   with contextlib.ExitStack() as stack:
-    target = stack.enter_context(serving(device, known.compile))
+    target = stack.enter_context(engines.serving(
+        [sys.executable, __file__, "--serve", device, str(int(known.compile))],
+        listen=()))
     contenders = [engines.Contender(
         "torchao", [sys.executable, __file__, "--client", target])]
     if known.server:
@@ -219,7 +199,8 @@ def main():
 
 if __name__ == "__main__":
   if sys.argv[1:2] == ["--serve"]:
-    serve(sys.argv[2], sys.argv[3] == "1", sys.argv[4])
+    device, compiled, _, port_file = sys.argv[2:]
+    serve(device, compiled == "1", port_file)
   elif sys.argv[1:2] == ["--client"]:
     client(sys.argv[2])
   else:

@@ -1,16 +1,16 @@
 // Tests of several connections to one server when some cannot be made.
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
 #include <array>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/client/calls.h"
-#include "tests/client/loopback_listener.h"
+#include "tests/testing/loopback.h"
 
 namespace quantd {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 class OneWay {
  public:
   explicit OneWay(const std::string& target)
-      : port_(std::stoi(target.substr(target.rfind(':') + 1))),
+      : server_(target),
         listener_(16),
         stop_(eventfd(0, EFD_CLOEXEC)),
         thread_([this] { Run(); }) {}
@@ -40,14 +40,8 @@ class OneWay {
       close(fd);
       return;
     }
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port_));
-    ends_ = {fd, socket(AF_INET, SOCK_STREAM, 0)};
-    ASSERT_EQ(connect(ends_[1], reinterpret_cast<sockaddr*>(&address),
-                      sizeof address),
-              0);
+    ends_ = {fd, DialLoopback(server_)};
+    ASSERT_GE(ends_[1], 0);
   }
 
   void Run() {
@@ -74,7 +68,7 @@ class OneWay {
     }
   }
 
-  const int port_;
+  const std::string server_;
   LoopbackListener listener_;
   const int stop_;
   std::array<int, 2> ends_ = {-1, -1};

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/client/calls.h"
-#include "tests/client/loopback_listener.h"
+#include "tests/testing/loopback.h"
 
 namespace quantd {
 namespace {

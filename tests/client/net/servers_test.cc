@@ -11,7 +11,7 @@
 #include "client/net/exchange.h"
 #include "client/net/transport.h"
 #include "tests/client/calls.h"
-#include "tests/client/loopback_listener.h"
+#include "tests/testing/loopback.h"
 
 namespace quantd {
 namespace {

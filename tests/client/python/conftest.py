@@ -14,11 +14,15 @@ from servers import Process
 ROWS, COLS = 1153, 1024
 
 
+# Skips a test if the native engine is not built.
+native_only = pytest.mark.skipif(
+    importlib.util.find_spec("quantd._native") is None,
+    reason="THE NATIVE ENGINE IS NOT BUILT HERE")
+
+
 def engine_param(name):
   """Returns an engine as a parameter, skipped if it is not built."""
-  missing = name == "native" and importlib.util.find_spec("quantd._native") is None
-  skip = pytest.mark.skip(reason="THE NATIVE ENGINE IS NOT BUILT HERE")
-  return pytest.param(name, marks=[skip] if missing else [])
+  return pytest.param(name, marks=[native_only] if name == "native" else [])
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,11 @@ import numpy as np
 import pytest
 
 import quantd
-from conftest import refused
+from conftest import native_only, refused
 from quantd.tensors import device
 from servers import Process
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("quantd._native") is None,
-    reason="THE NATIVE ENGINE IS NOT BUILT HERE")
+pytestmark = native_only
 
 ROWS, COLS = 384, 512
 OPTIONS = [

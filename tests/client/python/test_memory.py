@@ -1,6 +1,5 @@
 """Tests of arrays in memory shared with a server, which calls use in place."""
 
-import importlib.util
 import os
 import pickle
 import tempfile
@@ -9,13 +8,9 @@ import numpy as np
 import pytest
 
 import quantd
-from conftest import refused, same
+from conftest import native_only, refused, same
 from quantd.tensors import arrays
 from servers import Process
-
-native = pytest.mark.skipif(
-    importlib.util.find_spec("quantd._native") is None,
-    reason="THE NATIVE ENGINE IS NOT BUILT HERE")
 
 OPTIONS = [
     ("nvfp4", dict(usage="both", rht="columnwise")),
@@ -57,7 +52,7 @@ def test_empty_of_any_connection(q, x):
       q.empty(**bad)
 
 
-@native
+@native_only
 @pytest.mark.parametrize("format, options", OPTIONS)
 def test_shared_memory_is_used_in_place(shared, format, options):
   values = np.random.default_rng(3).standard_normal((256, 512), np.float32)
@@ -80,7 +75,7 @@ def test_shared_memory_is_used_in_place(shared, format, options):
   same(t, plain)
 
 
-@native
+@native_only
 def test_results_and_arrays_outlive_the_connection(sharing):
   process, memory = sharing
   q = quantd.connect(process.address, engine="native", memory_socket=memory)
@@ -101,7 +96,7 @@ def test_results_and_arrays_outlive_the_connection(sharing):
     again.empty((4, 4))
 
 
-@native
+@native_only
 def test_servers_that_do_not_share_memory(server, sharing, engine):
   process, memory = sharing
   with quantd.connect(process.address, engine="native",

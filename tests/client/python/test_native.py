@@ -2,7 +2,6 @@
 
 import dataclasses
 import gc
-import importlib.util
 import threading
 import time
 
@@ -10,15 +9,13 @@ import numpy as np
 import pytest
 
 import quantd
-from conftest import same
+from conftest import native_only, same
 from quantd import quantd_pb2 as pb
 from quantd.engines.engine import Settings
 from servers import scripted
 from test_arguments import over_inputs
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("quantd._native") is None,
-    reason="THE NATIVE ENGINE IS NOT BUILT HERE")
+pytestmark = native_only
 
 CODES, SCALES, AMAX = (pb.TENSOR_KIND_ROWWISE_DATA, pb.TENSOR_KIND_ROWWISE_SCALE,
                        pb.TENSOR_KIND_ROWWISE_AMAX)

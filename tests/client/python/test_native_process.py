@@ -9,12 +9,11 @@ import time
 
 import pytest
 
+from conftest import native_only
 from servers import scripted
 from test_native import slow
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("quantd._native") is None,
-    reason="THE NATIVE ENGINE IS NOT BUILT HERE")
+pytestmark = native_only
 
 START = """
 import os, signal, sys, threading, time

@@ -1,5 +1,5 @@
-// Runs the programs quantctl and quantd. The environment variables QUANTCTL and
-// QUANTD, which CMake sets, are their paths.
+// Runs the programs quantctl and quantd. The environment variable QUANTCTL,
+// which CMake sets, is the path of the former.
 #ifndef QUANTD_TESTS_CLIENT_QUANTCTL_CLI_FIXTURE_H_
 #define QUANTD_TESTS_CLIENT_QUANTCTL_CLI_FIXTURE_H_
 
@@ -9,14 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <thread>
 
 #include "client/files/npy.h"
 #include "client/files/safetensors.h"
+#include "tests/bench/rpc_process.h"
 #include "tests/client/temp_dir.h"
 #include "tests/testing/matchers.h"
 
@@ -65,29 +65,16 @@ class Cli : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     dir_ = new TempDir;
-    const char* quantd = std::getenv("QUANTD");
-    ASSERT_NE(quantd, nullptr);
-    server_ = Spawn(
-        {quantd, "--listen", "127.0.0.1:0", "--port-file", *dir_ / "port"},
-        *dir_ / "server.out", *dir_ / "server.err");
-    ASSERT_GT(server_, 0);
-    for (int i = 0; i < 600 && address_.empty(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      address_ = ReadFile(*dir_ / "port");
-    }
-    ASSERT_FALSE(address_.empty()) << ReadFile(*dir_ / "server.err");
-    address_.erase(address_.find_last_not_of('\n') + 1);
+    server_ = std::make_unique<bench::ServerProcess>(std::vector<std::string>{
+        bench::FindQuantd(), "--listen", "127.0.0.1:0"});
+    ASSERT_TRUE(server_->running()) << server_->Log();
+    address_ = server_->address();
     WriteSamples();
   }
   static void TearDownTestSuite() {
-    if (server_ > 0) {
-      kill(server_, SIGTERM);
-      waitpid(server_, nullptr, 0);
-    }
+    server_.reset();
     delete dir_;
     dir_ = nullptr;
-    server_ = -1;
-    address_.clear();
   }
 
   // Starts quantctl without waiting for it.
@@ -147,7 +134,7 @@ class Cli : public testing::Test {
   }
 
   static inline TempDir* dir_ = nullptr;
-  static inline pid_t server_ = -1;
+  static inline std::unique_ptr<bench::ServerProcess> server_;
   static inline std::string address_;
 };
 

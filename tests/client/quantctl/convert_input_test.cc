@@ -178,7 +178,7 @@ TEST_F(ConvertInput, UsesSeveralServersAtOnce) {
   config["num_hidden_layers"] = 24;
   WriteModel(Fresh("m"), config, {tensors});
   const bench::ServerProcess second(
-      {std::getenv("QUANTD"), "--listen", "127.0.0.1:0"});
+      {bench::FindQuantd(), "--listen", "127.0.0.1:0"});
   ASSERT_TRUE(second.running());
   Gate one(address_);
   Gate two(second.address());

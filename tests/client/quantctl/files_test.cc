@@ -215,7 +215,7 @@ TEST_F(CliFiles, CutsTensorsOverTheMessageLimit) {
   const std::string model = At("large.safetensors");
   ASSERT_EQ(
       Run({"sample", "-o", model, "--rows", "1000", "--cols", "1024"}).code, 0);
-  const bench::ServerProcess small({std::getenv("QUANTD"), "--listen",
+  const bench::ServerProcess small({bench::FindQuantd(), "--listen",
                                     "127.0.0.1:0", "--max-request-bytes",
                                     "600000"});
   ASSERT_TRUE(small.running()) << small.Log();

@@ -14,7 +14,7 @@ class Ways : public Cli {
   void SetUp() override { Start("16MiB"); }
   void Start(const std::string& limit) {
     process_.reset();
-    std::vector<std::string> command = {std::getenv("QUANTD"),
+    std::vector<std::string> command = {bench::FindQuantd(),
                                         "--listen",
                                         Calls(),
                                         "--memory-socket",

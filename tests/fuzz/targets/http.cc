@@ -1,8 +1,5 @@
 // Fuzzes the port of metrics and health. The first byte selects the client's
 // behaviour, the following ones the pieces in which it sends.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <charconv>
 #include <list>
 #include <string>
@@ -10,6 +7,7 @@
 #include "server/observe/http_listener.h"
 #include "tests/fuzz/targets/loopback.h"
 #include "tests/fuzz/targets/target.h"
+#include "tests/testing/loopback.h"
 
 namespace quantd {
 namespace {
@@ -59,16 +57,6 @@ const HttpListener& Listener() {
   return *listener;
 }
 
-sockaddr_in Address() {
-  const std::string& text = Listener().address();
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port =
-      htons(static_cast<uint16_t>(std::stoi(text.substr(text.rfind(':') + 1))));
-  return address;
-}
-
 }  // namespace
 }  // namespace quantd
 
@@ -76,7 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   quantd::fuzz::Input input(data, size);
   const uint8_t mode = input.Byte();
   const auto pieces = input.Pieces();
-  static const sockaddr_in address = quantd::Address();
+  static const sockaddr_in address =
+      quantd::LoopbackAddress(quantd::Listener().address());
   // In one of 16 modes all connections are in use.
   std::list<quantd::fuzz::Socket> others;
   for (int i = 0; i < (mode % 16 == 2 ? 2 : 0); ++i) {

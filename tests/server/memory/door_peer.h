@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -18,6 +17,7 @@
 
 #include "proto/memory/offer.h"
 #include "server/memory/regions.h"
+#include "tests/testing/loopback.h"
 
 namespace quantd {
 
@@ -70,19 +70,8 @@ inline bool SendWith(int socket, absl::Span<const std::byte> bytes,
 // and its peer does not read.
 class Lingering {
  public:
-  Lingering()
-      : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
-        socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    socklen_t size = sizeof(address);
+  Lingering() {
     const linger minute = {1, 60};
-    EXPECT_EQ(bind(listener_.get(), any, size), 0);
-    EXPECT_EQ(listen(listener_.get(), 1), 0);
-    EXPECT_EQ(getsockname(listener_.get(), any, &size), 0);
-    EXPECT_EQ(connect(socket_.get(), any, size), 0);
     EXPECT_EQ(setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &minute,
                          sizeof(minute)),
               0);
@@ -94,8 +83,8 @@ class Lingering {
   Descriptor Leave() { return std::move(socket_); }
 
  private:
-  Descriptor listener_;
-  Descriptor socket_;
+  LoopbackListener listener_{1};
+  Descriptor socket_{DialLoopback(listener_.target())};
 };
 
 // A client with a connection to the memory socket.

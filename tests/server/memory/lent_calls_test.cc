@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "kernels/device/health/self_test.h"
-#include "tests/server/http_client.h"
 #include "tests/server/memory/ranges_fixture.h"
+#include "tests/server/test_peer.h"
 
 namespace quantd {
 namespace {

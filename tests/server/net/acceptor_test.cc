@@ -12,7 +12,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "tests/server/net/test_peer.h"
+#include "tests/server/test_peer.h"
 
 namespace quantd {
 namespace {

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "tests/client/loopback_listener.h"
-#include "tests/server/net/test_peer.h"
+#include "tests/server/test_peer.h"
+#include "tests/testing/loopback.h"
 
 namespace quantd {
 namespace {
@@ -51,7 +51,7 @@ TEST_F(ConnectionTest, HasTheNameThatGrpcGivesIt) {
 TEST_F(ConnectionTest, CountsBytesThatWereRead) {
   EXPECT_EQ(connection_->Received(), 0u);
   EXPECT_FALSE(connection_->HasUnread());
-  ASSERT_TRUE(peer_.Write(std::string(1000, 'x')));
+  ASSERT_TRUE(peer_.Send(std::string(1000, 'x')));
   ASSERT_TRUE(SomethingComes());
   EXPECT_EQ(connection_->Received(), 0u);
   EXPECT_TRUE(connection_->HasUnread());
@@ -79,7 +79,7 @@ TEST_F(ConnectionTest, CountsBytesTakenByThePeerAndWaiting) {
 }
 
 TEST_F(ConnectionTest, ShutEndsTheConnectionOnBothSides) {
-  ASSERT_TRUE(peer_.Write(std::string(1000, 'x')));
+  ASSERT_TRUE(peer_.Send(std::string(1000, 'x')));
   ASSERT_TRUE(SomethingComes());
   connection_->Shut();
   EXPECT_TRUE(peer_.IsEnded(kSoonMs));

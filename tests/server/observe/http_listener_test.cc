@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/server/http_client.h"
 #include "tests/server/rpc_client.h"
+#include "tests/server/test_peer.h"
 #include "tests/testing/matchers.h"
 
 namespace quantd {
@@ -57,7 +57,7 @@ TEST_F(HttpListenerTest, AnswersGetAndHead) {
 
 TEST_F(HttpListenerTest, AcceptsARequestInPieces) {
   Start();
-  HttpClient client(address());
+  TestPeer client(address());
   for (const char c : std::string("GET /page HTTP/1.1\r\n\r\n")) {
     ASSERT_TRUE(client.Send(std::string(1, c)));
   }
@@ -99,7 +99,7 @@ TEST_F(HttpListenerTest, LimitsTheSizeOfARequest) {
   const std::string over =
       "GET /page HTTP/1.1\r\nX: " + std::string(240, 'x') + "\r\n\r\n";
   EXPECT_THAT(Exchange(address(), over), StartsWith("HTTP/1.1 431 "));
-  HttpClient flood(address());
+  TestPeer flood(address());
   const std::string chunk(1 << 12, 'G');
   const auto start = std::chrono::steady_clock::now();
   while (flood.Send(chunk)) {
@@ -112,8 +112,8 @@ TEST_F(HttpListenerTest, LimitsTheTimeOfARequest) {
   HttpLimits limits;
   limits.patience = milliseconds(50);
   Start(limits);
-  HttpClient silent(address());
-  HttpClient slow(address());
+  TestPeer silent(address());
+  TestPeer slow(address());
   ASSERT_TRUE(slow.Send("GET /pa"));
   EXPECT_EQ(silent.ReadAll(), "");
   EXPECT_EQ(slow.ReadAll(), "");
@@ -123,7 +123,7 @@ TEST_F(HttpListenerTest, DropsAPeerThatDoesNotReadTheReply) {
   HttpLimits limits;
   limits.patience = milliseconds(100);
   Start(limits);
-  HttpClient client(address());
+  TestPeer client(address());
   ASSERT_TRUE(client.Send("GET /big HTTP/1.1\r\n\r\n"));
   ASSERT_TRUE(client.Readable());
   ASSERT_TRUE(Eventually([&] { return client.Dropped(); }));
@@ -137,7 +137,7 @@ TEST_F(HttpListenerTest, ServesANewClientAtTheConnectionLimit) {
   limits.connections = 4;
   limits.patience = seconds(60);
   Start(limits);
-  std::vector<HttpClient> holding;
+  std::vector<TestPeer> holding;
   for (int i = 0; i < 12; ++i) {
     holding.emplace_back(address());
     holding.back().Send("GET /");
@@ -151,7 +151,7 @@ TEST_F(HttpListenerTest, EndsAtOnceWithConnectionsOpen) {
   HttpLimits limits;
   limits.patience = seconds(600);
   Start(limits);
-  HttpClient silent(address());
+  TestPeer silent(address());
   ExpectServes();
   const auto start = std::chrono::steady_clock::now();
   listener_.reset();

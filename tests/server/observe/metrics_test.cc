@@ -15,8 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
 #include "server/observe/metrics_page.h"
-#include "tests/server/http_client.h"
 #include "tests/server/server_fixture.h"
+#include "tests/server/test_peer.h"
 #include "tests/testing/generated_page.h"
 
 namespace quantd {

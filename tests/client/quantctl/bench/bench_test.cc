@@ -177,9 +177,9 @@ TEST_F(Cli, BenchReportsFailedCalls) {
                              "--json", "--server", address_});
     ASSERT_GT(pid, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(ms));
-    ASSERT_EQ(kill(server_, SIGSTOP), 0);
+    server_->Signal(SIGSTOP);
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    ASSERT_EQ(kill(server_, SIGCONT), 0);
+    server_->Signal(SIGCONT);
     run = Wait(pid);
   }
   ASSERT_EQ(run.code, 6) << run.err;

@@ -1,12 +1,9 @@
 // A TCP client for tests that can send arbitrary bytes.
-#ifndef QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
-#define QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
+#ifndef QUANTD_TESTS_SERVER_TEST_PEER_H_
+#define QUANTD_TESTS_SERVER_TEST_PEER_H_
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -14,28 +11,34 @@
 #include <string_view>
 #include <utility>
 
+#include "tests/testing/loopback.h"
+
 namespace quantd {
 
 // A connection to "127.0.0.1:PORT", closed on destruction. Each operation waits
 // at most a minute.
-class HttpClient {
+class TestPeer {
  public:
-  explicit HttpClient(const std::string& address)
-      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit TestPeer(const std::string& address) : fd_(DialLoopback(address)) {
+    EXPECT_GE(fd_, 0);
     const timeval patience = {60, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    sockaddr_in to = {};
-    to.sin_family = AF_INET;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons(static_cast<uint16_t>(
-        std::atoi(address.substr(address.rfind(':') + 1).c_str())));
-    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
   }
-  HttpClient(HttpClient&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~HttpClient() {
+  TestPeer(TestPeer&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~TestPeer() {
     if (fd_ >= 0) close(fd_);
   }
 
+  int fd() const { return fd_; }
+  // Returns gRPC's name for this peer.
+  std::string name() const {
+    return "ipv4:127.0.0.1:" + std::to_string(ntohs(PortOf(fd_, getsockname)));
+  }
+  // Returns whether the server ends the connection within that time.
+  bool IsEnded(int milliseconds) {
+    pollfd polled = {fd_, POLLRDHUP, 0};
+    return poll(&polled, 1, milliseconds) == 1;
+  }
   bool Send(std::string_view bytes) {
     return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
@@ -83,7 +86,7 @@ class HttpClient {
 
 inline std::string Exchange(const std::string& address,
                             std::string_view request) {
-  HttpClient client(address);
+  TestPeer client(address);
   EXPECT_TRUE(client.Send(request));
   return client.ReadAll();
 }
@@ -95,4 +98,4 @@ inline std::string Get(const std::string& address, const std::string& path) {
 
 }  // namespace quantd
 
-#endif  // QUANTD_TESTS_SERVER_HTTP_CLIENT_H_
+#endif  // QUANTD_TESTS_SERVER_TEST_PEER_H_

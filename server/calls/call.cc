@@ -81,8 +81,8 @@ std::optional<Failure> Call::ReadAsk(Gate::Ask* ask) {
     }
     // Without tokens nobody is granted high priority.
     const bool may = caller != nullptr && caller->may_be_high;
-    const bool asks_too_much = *priority == Priority::kHigh && !may;
-    ask->priority = asks_too_much ? Priority::kNormal : *priority;
+    ask->priority =
+        may || *priority != Priority::kHigh ? *priority : Priority::kNormal;
   }
   return std::nullopt;
 }

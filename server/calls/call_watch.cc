@@ -1,6 +1,7 @@
 // Time limits of a call: a client that makes no progress, a device that hangs.
 #include <algorithm>
 
+#include "fmt/format.h"
 #include "server/calls/call.h"
 #include "server/config/sizing.h"
 
@@ -46,7 +47,6 @@ void Call::OnWatch(absl::Time now) {
 void Call::WatchClient(absl::Time now) {
   if (Moves()) moved_ = now;
   const bool tells = stage_ == Stage::kTelling;
-  const bool feeds = stage_ == Stage::kFeeding;
   const absl::Duration stalled = now - moved_;
   // A client that answers the maxima must first wait for other clients.
   const absl::Duration patience = (payload_->AwaitsAnswer() ? 4 : 1) * kStall;
@@ -57,16 +57,14 @@ void Call::WatchClient(absl::Time now) {
   const uint64_t came = declared_ ? came_alone_.Look(*call_->connection()) : 0;
   std::optional<Failure> failure;
   if (stalled > limit || now - since_ > whole) {
-    failure = Failure::Deadline(
-        tells ? "for sending: the stream's maxima were not taken within the "
-                "server's limit"
+    failure = Failure::Deadline(fmt::format(
+        "for {} within the server's limit",
+        tells ? "sending: the stream's maxima were not taken"
         : payload_->AwaitsAnswer()
-            ? "for receiving: the answer to the stream's maxima did not come "
-              "within the server's limit"
-        : feeds ? "for receiving: the stream's chunks do not come within the "
-                  "server's limit"
-                : "for receiving: the request did not arrive within the "
-                  "server's limit");
+            ? "receiving: the answer to the stream's maxima did not come"
+        : stage_ == Stage::kFeeding
+            ? "receiving: the stream's chunks do not come"
+            : "receiving: the request did not arrive"));
   } else if (declared_ && came > *declared_ + env_->shares.window) {
     failure = Failure::LongerThanDeclared(came, *declared_);
   } else if ((stalled > patience &&

@@ -32,10 +32,8 @@ struct Failure {
   static Failure TooLarge(size_t bytes, size_t limit);
   static Failure LongerThanDeclared(size_t bytes, size_t declared);
   static Failure NoMessage();
-  // The causes: the gate has no memory for the call, or lets it wait no longer
-  // (gate.h); the client makes no progress while others wait for memory, or
-  // its message outgrows its memory (call_watch.cc); the device has no memory
-  // (FromJob); the connection has too many calls (dispatch.cc).
+  // The causes: the gate (gate.h), a client without progress (call_watch.cc),
+  // the device (FromJob), and too many calls of a connection (dispatch.cc).
   static Failure Busy(absl::Duration retry_delay);
   // The server is so busy that the deadline would pass first.
   static Failure TooLate(absl::Duration retry_delay);

@@ -1,15 +1,11 @@
-// The gate admits calls: each is let in now, waits, or is told when to come
-// again.
+// The gate lets each call in now, makes it wait, or says when to come again.
 //
-// Memory is counted in bytes by account (server/gate/accounts.h). A call asks
-// before it takes memory. What it was granted is a lease (server/gate/lease.h),
-// which gives it all back when destroyed. A call asks in this order, for bytes
-// of these accounts:
-//
+// Memory is counted in bytes by account (server/gate/accounts.h). What a call
+// was granted is a lease (server/gate/lease.h), which gives it all back when
+// destroyed. A call asks in this order, for bytes of these accounts:
 //   AdmitMessage  receiving  messages, on their way or here, and small replies
 //   AdmitHead     heads      long lists and reply heads; only for long lists
-//   AdmitJob      payload    staging and output memory of one device; a stream
-//                            also takes one of its stream slots, or places
+//   AdmitJob      payload    staging and output memory, and slots of streams
 //
 // Only the wait for message memory is bounded here, in callers and in bytes.
 // Later waiters already hold a message, so the message account bounds them.

@@ -1,5 +1,7 @@
 #include "client/checkpoint/python_json.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -34,21 +36,44 @@ bool IsKey(std::string_view rest) {
   return at != std::string_view::npos && rest[at] == ':';
 }
 
+// Whether the text is an integer beyond 64 bits. It stays a marked string, so
+// that all its digits are written again.
+bool IsHuge(std::string_view number) {
+  const bool negative = number.starts_with('-');
+  const char* digits = number.data() + negative;
+  const char* end = number.data() + number.size();
+  if (digits == end || *digits == '0') return false;
+  int64_t value = 0;
+  uint64_t most = 0;
+  const auto read = negative ? std::from_chars(number.data(), end, value)
+                             : std::from_chars(digits, end, most);
+  return read.ec == std::errc::result_out_of_range && read.ptr == end;
+}
+
+// The word or the number with which the text begins, or "".
+std::string_view NumberIn(std::string_view text) {
+  for (const Word& word : kWords) {
+    if (text.starts_with(word.text)) return word.text;
+  }
+  return text.substr(0, text.find_first_not_of("+-.0123456789Ee"));
+}
+
+bool IsMarked(std::string_view number) {
+  return IsHuge(number) ||
+         std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](const Word& word) { return word.text == number; });
+}
+
 std::string WithTexts(std::string_view json) {
   std::string out;
   out.reserve(json.size());
   bool in_text = false;
   for (size_t i = 0; i < json.size();) {
-    const Word* found = nullptr;
-    for (const Word& word : kWords) {
-      if (!in_text && found == nullptr &&
-          json.substr(i, word.text.size()) == word.text) {
-        found = &word;
-      }
-    }
-    if (found != nullptr && !IsKey(json.substr(i + found->text.size()))) {
-      out += Quoted(found->text);
-      i += found->text.size();
+    const std::string_view number = in_text ? "" : NumberIn(json.substr(i));
+    if (!number.empty()) {
+      i += number.size();
+      const bool marked = IsMarked(number) && !IsKey(json.substr(i));
+      out += marked ? Quoted(number) : std::string(number);
       continue;
     }
     if (json[i] == '"') in_text = !in_text;
@@ -58,8 +83,8 @@ std::string WithTexts(std::string_view json) {
   return out;
 }
 
-// Removes the quotes and marks around kWords, except from keys. Makes one pass,
-// since a file may consist of kWords only.
+// Removes the quotes and marks around numbers, except from keys. Makes one
+// pass, since a file may consist of them only.
 std::string WithoutQuotes(std::string_view text) {
   const std::string start = Quoted("").substr(0, 1 + kMarkInFile.size());
   std::string out;
@@ -68,19 +93,15 @@ std::string WithoutQuotes(std::string_view text) {
     out.append(text.substr(0, at));
     if (at == std::string_view::npos) return out;
     text.remove_prefix(at);
-    size_t taken = 1;
-    for (const Word& word : kWords) {
-      const std::string quoted = Quoted(word.text);
-      if (!text.starts_with(quoted) ||
-          text.substr(quoted.size()).starts_with(':')) {
-        continue;
-      }
-      out.append(word.text);
-      taken = quoted.size();
-      break;
+    const std::string_view number = NumberIn(text.substr(start.size()));
+    const std::string_view rest = text.substr(start.size() + number.size());
+    if (IsMarked(number) && rest.starts_with('"') && !rest.starts_with("\":")) {
+      out.append(number);
+      text = rest.substr(1);
+    } else {
+      out += text.front();
+      text.remove_prefix(1);
     }
-    if (taken == 1) out += text.front();
-    text.remove_prefix(taken);
   }
 }
 
@@ -145,10 +166,6 @@ bool NestsTooDeep(std::string_view json) {
 }
 
 Json ParsePythonJson(std::string_view text) {
-  if (text.find("NaN") == std::string_view::npos &&
-      text.find("Infinity") == std::string_view::npos) {
-    return Json::parse(text);
-  }
   Json json = Json::parse(WithTexts(text));
   ForEachLeaf(&json, ToNumber);
   return json;

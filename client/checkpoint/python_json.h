@@ -1,5 +1,5 @@
 // Reads and writes JSON as Python's library and transformers do: NaN, Infinity
-// and -Infinity are numbers.
+// and -Infinity are numbers, and integers keep all their digits.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PYTHON_JSON_H_
 #define QUANTD_CLIENT_CHECKPOINT_PYTHON_JSON_H_
 

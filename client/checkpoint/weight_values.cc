@@ -83,6 +83,18 @@ float OddProduct(float a, float b) {
 
 float Bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
+// The nearest number of the type, if it is BF16 or F16; otherwise `x`.
+float RoundTo(std::string_view dtype, float x) {
+  if (dtype == "BF16") return Bf16(ToBf16(x));
+  if (dtype != "F16" || !std::isfinite(x)) return x;
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const float step = std::ldexp(1.0f, std::max(exponent - 11, -24));
+  const float rounded = std::nearbyint(x / step) * step;
+  return std::abs(rounded) < 65536 ? rounded
+                                   : std::copysign(HUGE_VALF, rounded);
+}
+
 }  // namespace
 
 void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
@@ -111,6 +123,16 @@ uint16_t ToBf16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   if (std::isnan(x)) return static_cast<uint16_t>(bits >> 16 | 0x40);
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+uint64_t Altered(absl::Span<const float> a, std::string_view type_a,
+                 absl::Span<const float> b, std::string_view type_b) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    count += a[i] != b[i] && RoundTo(type_b, a[i]) != b[i] &&
+             RoundTo(type_a, b[i]) != a[i];
+  }
+  return count;
 }
 
 float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,

@@ -24,6 +24,10 @@ void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
             absl::Span<float> out);
 // The bits of the nearest bf16. A NaN stays a NaN.
 uint16_t ToBf16(float x);
+// The count of numbers that differ, and that are not the nearest ones of the
+// other's type, which may be BF16 or F16.
+uint64_t Altered(absl::Span<const float> a, std::string_view type_a,
+                 absl::Span<const float> b, std::string_view type_b);
 // Reads all numbers of a small tensor.
 absl::StatusOr<std::vector<float>> ReadNumbers(const Model& model,
                                                const ModelTensor& tensor);

@@ -9,6 +9,7 @@
 #include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/originals.h"
+#include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
@@ -16,6 +17,14 @@
 
 namespace quantd::checkpoint {
 namespace {
+
+// A row whose error for each number is below this share of the tensor's largest
+// number is not judged. The smallest step of FP8, and of the block scales of
+// NVFP4, is 4e-6 of the largest number that shares the scale.
+constexpr double kFaint = 2e-5;
+
+// Codes are judged in rows with about this many numbers, which takes a second.
+constexpr double kMostJudged = 1 << 24;
 
 // A tensor to compare by its values, under the name that both models use.
 struct Entry {
@@ -34,6 +43,7 @@ using Entries = std::map<std::string, Entry>;
 struct Side {
   const Model& model;
   Originals weights;
+  RowSample sample;
   Entries entries;
   // Tensors to compare byte by byte: integers and tensors of unknown formats.
   std::map<std::string, const ModelTensor*> others;
@@ -42,7 +52,8 @@ struct Side {
 absl::StatusOr<Side> SideOf(const Model& model) {
   auto weights = Originals::Of(model);
   if (!weights.ok()) return weights.status();
-  Side side = {model, *std::move(weights), {}, {}};
+  Side side = {
+      model, *std::move(weights), RowSample(model, kMostJudged), {}, {}};
   const auto parts = side.weights.stored().tensors();
   for (const StoredWeight& w : side.weights.stored().weights) {
     for (int64_t e = 0; e < w.experts; ++e) {
@@ -86,40 +97,79 @@ OriginalValues ValuesOf(const Model& model, const Entry& entry) {
                                  : OriginalValues(model, *entry.weight);
 }
 
+// The type of an entry that is not quantized.
+const std::string& TypeOf(const Entry& entry) {
+  return (entry.tensor ? entry.tensor : entry.weight->plain.source)
+      ->stored.dtype;
+}
+
 class Sums {
  public:
   explicit Sums(TensorDifference* d) : d_(*d) {}
 
+  // Adds whole rows.
   void Add(const std::vector<float>& a, const std::vector<float>& b) {
-    for (size_t i = 0; i < a.size(); ++i) {
+    const auto cols = static_cast<size_t>(std::max<int64_t>(1, d_.cols));
+    for (size_t row = 0; row < a.size(); row += cols) {
+      AddRow(a.data() + row, b.data() + row, std::min(cols, a.size() - row));
+    }
+  }
+
+  void Finish() {
+    const double xx = d_.signal;
+    const auto count = static_cast<double>(d_.rows * d_.cols);
+    d_.sqnr_db = Decibel(xx, d_.noise);
+    d_.cosine = xx == 0 && yy_ == 0 ? 1 : xy_ / std::sqrt(xx * yy_);
+    d_.rms = count == 0 ? 0 : std::sqrt(xx / count);
+    const double faint = kFaint * d_.amax * kFaint * d_.amax * d_.cols;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      const auto& [signal, noise] = rows_[i];
+      if (!(noise > faint)) continue;
+      const double db = Decibel(signal, noise);
+      if (d_.worst_row >= 0 && d_.worst_row_db <= db) continue;
+      d_.worst_row = static_cast<int64_t>(i);
+      d_.worst_row_db = db;
+    }
+  }
+
+ private:
+  static double Decibel(double signal, double noise) {
+    return noise == 0 ? std::numeric_limits<double>::infinity()
+                      : 10 * std::log10(signal / noise);
+  }
+
+  void AddRow(const float* a, const float* b, size_t count) {
+    double signal = 0;
+    double noise = 0;
+    for (size_t i = 0; i < count; ++i) {
       if (!std::isfinite(a[i]) || !std::isfinite(b[i])) {
         d_.not_finite += a[i] != b[i];
         continue;
       }
       const double x = a[i];
       const double y = b[i];
-      d_.signal += x * x;
+      signal += x * x;
       yy_ += y * y;
       xy_ += x * y;
-      d_.noise += (x - y) * (x - y);
+      noise += (x - y) * (x - y);
       d_.max_error = std::max(d_.max_error, std::abs(x - y));
       d_.amax = std::max(d_.amax, std::abs(x));
       d_.amax_b = std::max(d_.amax_b, std::abs(y));
       d_.lost += x != 0 && y == 0;
     }
-    count_ += a.size();
-    const double xx = d_.signal;
-    d_.sqnr_db = d_.noise == 0 ? std::numeric_limits<double>::infinity()
-                               : 10 * std::log10(xx / d_.noise);
-    d_.cosine = xx == 0 && yy_ == 0 ? 1 : xy_ / std::sqrt(xx * yy_);
-    d_.rms = count_ == 0 ? 0 : std::sqrt(xx / static_cast<double>(count_));
+    d_.signal += signal;
+    d_.noise += noise;
+    rows_.push_back({signal, noise});
   }
 
- private:
+  struct Row {
+    double signal = 0;
+    double noise = 0;
+  };
   TensorDifference& d_;
   double yy_ = 0;
   double xy_ = 0;
-  uint64_t count_ = 0;
+  std::vector<Row> rows_;
 };
 
 // The number of elements of `size` bytes that differ.
@@ -176,16 +226,16 @@ absl::Status CompareBytes(const Model& a, const Entry& ea, const Model& b,
 }
 
 absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
-                                            const Model& a, const Entry& ea,
-                                            const Model& b, const Entry& eb) {
+                                            const Side& a, const Entry& ea,
+                                            const Side& b, const Entry& eb) {
   TensorDifference d;
   d.name = name;
   d.kind_a = ea.kind;
   d.kind_b = eb.kind;
   if (ea.stored() != nullptr) d.format_a = ea.stored()->layout->format;
   if (eb.stored() != nullptr) d.format_b = eb.stored()->layout->format;
-  OriginalValues va = ValuesOf(a, ea);
-  OriginalValues vb = ValuesOf(b, eb);
+  OriginalValues va = ValuesOf(a.model, ea);
+  OriginalValues vb = ValuesOf(b.model, eb);
   d.rows = va.rows();
   d.cols = va.cols();
   Sums sums(&d);
@@ -198,8 +248,23 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
     if (auto s = va.Read(row, count, &x); !s.ok()) return s;
     if (auto s = vb.Read(row, count, &y); !s.ok()) return s;
     sums.Add(x, y);
+    if (!d.format_a && !d.format_b)
+      d.altered += Altered(x, TypeOf(ea), y, TypeOf(eb));
   }
-  if (auto s = CompareBytes(a, ea, b, eb, &d); !s.ok()) return s;
+  sums.Finish();
+  // Codes can be compared with the nearest ones only if the original's numbers
+  // are known.
+  const OriginalWeight* truth =
+      d.format_b && !d.format_a
+          ? a.weights.Find(*eb.stored(), eb.weight->expert)
+          : nullptr;
+  if (truth != nullptr) {
+    const auto read = DifferenceBy(b.model, *eb.stored(), eb.weight->expert,
+                                   a.weights, *truth, b.sample, {});
+    if (!read.ok()) return read.status();
+    d.wrong = read->rounding->wrong;
+  }
+  if (auto s = CompareBytes(a.model, ea, b.model, eb, &d); !s.ok()) return s;
   return d;
 }
 
@@ -235,7 +300,9 @@ absl::Status CompareOther(const Model& a, const ModelTensor& ta, const Model& b,
 
 void CompareValues(const std::vector<float>& a, const std::vector<float>& b,
                    TensorDifference* difference) {
-  Sums(difference).Add(a, b);
+  Sums sums(difference);
+  sums.Add(a, b);
+  sums.Finish();
 }
 
 absl::StatusOr<ModelDifference> CompareModels(
@@ -272,7 +339,7 @@ absl::StatusOr<ModelDifference> CompareModels(
                              va.rows(), va.cols(), vb.rows(), vb.cols())});
       continue;
     }
-    auto one = CompareOne(name, a, entry, b, found->second);
+    auto one = CompareOne(name, *side_a, entry, *side_b, found->second);
     if (!one.ok()) return one.status();
     if (tell) tell(*one);
     out.tensors.push_back(*std::move(one));

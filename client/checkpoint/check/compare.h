@@ -41,6 +41,16 @@ struct TensorDifference {
   double rms = 0;
   double amax_b = 0;
   uint64_t lost = 0;  // numbers that are zero in b but not in a
+  // The row with the lowest SQNR, without rows that are so small that a scale
+  // for much larger rows rounds them to zero. -1: none differs.
+  int64_t worst_row = -1;
+  double worst_row_db = 0;
+  // Count of numbers that differ although neither tensor is quantized, except
+  // those rounded to the nearest number of the other type.
+  uint64_t altered = 0;
+  // A fault that rounding cannot cause, see Rounding::Verdict. Only rows that
+  // RowSample selects are examined.
+  std::string wrong = {};
   // Whether a and b have the same layout. Only then the counts below are set.
   bool same_layout = false;
   uint64_t code_bytes = 0;
@@ -64,8 +74,8 @@ struct ModelDifference {
   std::vector<NotCompared> not_compared;
 };
 
-// Sets the members of `difference` from `signal` to `lost`. `a` and `b` have
-// equal sizes.
+// Sets the members of `difference` from `signal` to `worst_row_db`. `a` and `b`
+// have equal sizes, and `difference` has its sizes.
 void CompareValues(const std::vector<float>& a, const std::vector<float>& b,
                    TensorDifference* difference);
 

@@ -4,7 +4,9 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
@@ -12,53 +14,42 @@
 namespace quantd::checkpoint {
 namespace {
 
-// Keys that may differ: quantizing or saving again changes them, or only
-// training uses them.
-constexpr std::string_view kFree[] = {"quantization_config",
-                                      "compression_config",
-                                      "transformers_version",
-                                      "dtype",
-                                      "torch_dtype",
-                                      "_name_or_path",
-                                      "_commit_hash",
-                                      "_attn_implementation",
-                                      "_attn_implementation_autoset",
-                                      "auto_map",
-                                      "use_cache",
-                                      "torchscript",
-                                      "pad_token_id",
-                                      "initializer_range",
-                                      "attention_dropout",
-                                      "output_router_logits",
-                                      "router_aux_loss_coef",
-                                      "pretraining_tp"};
-// Keys that the model needs if the original has them. Without them libraries do
-// not know the model, or use a default that may be wrong.
-constexpr std::string_view kNeeded[] = {"model_type",
-                                        "architectures",
-                                        "rope_theta",
-                                        "rope_type",
-                                        "factor",
-                                        "partial_rotary_factor",
-                                        "rms_norm_eps",
-                                        "layer_norm_eps",
-                                        "layer_norm_epsilon",
-                                        "norm_eps",
-                                        "norm_epsilon",
-                                        "hidden_act",
-                                        "hidden_activation",
-                                        "head_dim",
-                                        "num_key_value_heads",
-                                        "num_experts_per_tok",
-                                        "norm_topk_prob",
-                                        "routed_scaling_factor",
-                                        "sliding_window",
-                                        "attn_logit_softcapping",
-                                        "final_logit_softcapping",
-                                        "query_pre_attn_scalar"};
+// Keys that a conversion writes, besides the descriptions of quantizations.
+constexpr std::string_view kWritten[] = {"transformers_version",
+                                         "_diffusers_version", "dtype",
+                                         "torch_dtype", "_name_or_path"};
+// Keys that libraries change when they save a configuration again, and that do
+// not change what a forward pass computes.
+constexpr std::string_view kUnused[] = {"_commit_hash",
+                                        "_attn_implementation",
+                                        "_attn_implementation_autoset",
+                                        "auto_map",
+                                        "use_cache",
+                                        "return_dict",
+                                        "torchscript",
+                                        "pad_token_id",
+                                        "initializer_range",
+                                        "attention_dropout",
+                                        "output_router_logits",
+                                        "router_aux_loss_coef",
+                                        "pretraining_tp",
+                                        "id2label",
+                                        "label2id",
+                                        "max_length",
+                                        "temperature",
+                                        "top_k",
+                                        "top_p",
+                                        "typical_p",
+                                        "repetition_penalty",
+                                        "length_penalty",
+                                        "num_beams",
+                                        "num_beam_groups",
+                                        "num_return_sequences"};
 // Objects with the settings of rotary embeddings. Newer files have
-// rope_parameters, which includes rope_theta. Older files have rope_scaling.
-constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling"};
+// rope_parameters, which includes rope_theta, some once for each kind of layer.
+// Older files have rope_scaling.
+constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling",
+                                      "full_attention"};
 
 struct ConfigValue {
   Json value;
@@ -66,33 +57,15 @@ struct ConfigValue {
 };
 using ConfigValues = std::map<std::string, ConfigValue>;
 
-// Collects all values below `object`. Members of the objects in kRope count as
-// members of the object around them.
-void Flatten(const Json& object, const std::string& path,
-             const Json::json_pointer& place, ConfigValues* values) {
-  for (const auto& [key, value] : object.items()) {
-    if (Has(kFree, key) || value.is_null()) continue;
-    if (value.is_object()) {
-      Flatten(value, Has(kRope, key) ? path : path + key + ".", place / key,
-              values);
-    } else {
-      // "type" is the older name of "rope_type".
-      const bool type = key == "type" && !object.contains("rope_type");
-      (*values)[path + (type ? "rope_type" : key)] = {value, place / key};
-    }
-  }
+// Whether a library leaves out such a value if it is the default.
+bool IsEmpty(const Json& value) {
+  return value.empty() || value == false || value == 0 || value == "";
 }
 
-// The default of rope_theta.
-double UsualBase(std::string_view model_type) {
-  if (model_type.starts_with("gemma3") || model_type == "mixtral") return 1e6;
-  if (model_type.starts_with("llama4")) return 5e5;
-  return model_type == "gpt_oss" ? 150000 : 10000;
-}
-
-// Whether the values are equal. A list of one element equals that element.
+// Whether the values are equal: 1 equals 1.0, NaN equals NaN, and a list of one
+// element equals that element.
 bool IsSameValue(const Json& a, const Json& b) {
-  if (a == b) return true;
+  if (a == b || PythonJsonText(a, -1) == PythonJsonText(b, -1)) return true;
   if (a.is_array() && a.size() == 1 && !b.is_array()) return a[0] == b;
   return b.is_array() && b.size() == 1 && !a.is_array() && b[0] == a;
 }
@@ -100,69 +73,88 @@ bool IsSameValue(const Json& a, const Json& b) {
 class Comparison {
  public:
   Comparison(const Model& original, const Model& model)
-      : original_(original), model_(model) {
-    Flatten(original.config(), "", Json::json_pointer(), &there_);
-    Flatten(model.config(), "", Json::json_pointer(), &here_);
+      : original_(original),
+        model_(model),
+        saved_again_(IsSavedAgain(original, model)) {
+    Flatten(original.config(), &there_);
+    Flatten(model.config(), &here_);
   }
 
   std::vector<ConfigDifference> Make() {
-    for (const auto& [key, one] : there_) {
-      if (key == kTiedHead) continue;
-      const auto found = here_.find(key);
-      if (found == here_.end()) {
-        const std::string_view word =
-            std::string_view(key).substr(key.rfind('.') + 1);
-        if (Has(kNeeded, word) && one.value != "default") Lacks(key, one);
-      } else if (!IsSameValue(one.value, found->second.value)) {
-        Differs(key, one, found->second);
+    // Removals come first, so that repair does not remove what it restored.
+    for (const auto& [key, own] : here_) {
+      if (there_.count(key) == 0) Add(key, nullptr, &own);
+    }
+    for (const auto& [key, was] : there_) {
+      auto own = here_.find(key);
+      // Newer libraries move these settings.
+      if (own == here_.end() && saved_again_) {
+        own = here_.find("text_config." + key);
+      }
+      if (own == here_.end()) {
+        Add(key, &was, nullptr);
+      } else if (!IsSameValue(was.value, own->second.value)) {
+        Add(key, &was, &own->second);
       }
     }
-    // Reports rotary settings that only the model has, if they differ from the
-    // default that the original uses.
-    const bool says_base = std::any_of(
-        there_.begin(), there_.end(),
-        [](const auto& entry) { return entry.first.ends_with("rope_theta"); });
-    for (const auto& [key, one] : here_) {
-      if (there_.count(key) > 0) continue;
-      if ((key.ends_with("rope_type") && one.value != "default") ||
-          (key.ends_with("rope_theta") && !says_base &&
-           one.value != UsualBase(model_.model_type()))) {
-        HasMore(key, one);
-      }
-    }
-    CompareHeads();
     return std::move(found_);
   }
 
  private:
-  void Lacks(const std::string& key, const ConfigValue& one) {
-    found_.push_back({key,
-                      fmt::format("\"{}\" is missing; in the original it is {}",
-                                  key, Shown(&one.value)),
-                      PlaceFor(one.place), one.value});
+  void Flatten(Json config, ConfigValues* values) const {
+    EraseQuantizations(&config);
+    Flatten(config, "", Json::json_pointer(), values);
   }
 
-  void Differs(const std::string& key, const ConfigValue& there,
-               const ConfigValue& here) {
-    found_.push_back({key,
-                      fmt::format("\"{}\" is {}, but {} in the original", key,
-                                  Shown(&here.value), Shown(&there.value)),
-                      here.place, there.value});
+  // Collects all values below `object`. Members of the objects in kRope count
+  // as members of the object around them.
+  void Flatten(const Json& object, const std::string& path,
+               const Json::json_pointer& place, ConfigValues* values) const {
+    for (const auto& [key, value] : object.items()) {
+      const bool unused =
+          Has(kUnused, key) || (key == kTiedHead && !path.empty()) ||
+          (key == "sliding_window" &&
+           Shown(Member(&object, "use_sliding_window")) == "false");
+      if (Has(kWritten, key) || (saved_again_ && unused)) continue;
+      if (value.is_object() && !value.empty()) {
+        Flatten(value, Has(kRope, key) ? path : path + key + ".", place / key,
+                values);
+        continue;
+      }
+      const bool rope = !place.empty() && Has(kRope, place.back());
+      const std::string name = path + (rope && key == "type" ? "rope_type"
+                                       : key == "rope_local_base_freq"
+                                           ? "sliding_attention.rope_theta"
+                                           : key);
+      // transformers calls it "default" since it has rope_type.
+      ConfigValue one = {rope && value == "mrope" ? "default" : value,
+                         place / key};
+      const auto [at, fresh] = values->try_emplace(name, one);
+      if (fresh || IsSameValue(at->second.value, one.value)) continue;
+      (*values)[one.place.to_string()] = std::move(one);
+    }
   }
 
-  void HasMore(const std::string& key, const ConfigValue& one) {
-    Json::json_pointer place = one.place;
-    if (Has(kRope, place.parent_pointer().empty()
-                       ? ""
-                       : place.parent_pointer().back()) &&
-        !original_.config().contains(place.parent_pointer())) {
-      place.pop_back();
+  // Adds a difference. Either value is nullptr if it is missing.
+  void Add(const std::string& key, const ConfigValue* was,
+           const ConfigValue* own) {
+    if (key == kTiedHead && MayHeadsDiffer()) return;
+    const auto shown = [](const ConfigValue* v) {
+      return v == nullptr ? "missing" : Shown(v->value);
+    };
+    Json::json_pointer place = own ? own->place : PlaceFor(was->place);
+    const Json::json_pointer parent = place.parent_pointer();
+    if (was == nullptr && !parent.empty() && Has(kRope, parent.back()) &&
+        !original_.config().contains(parent)) {
+      place = parent;
     }
     found_.push_back(
         {key,
-         fmt::format("\"{}\" is {}, but the original does not have it", key,
-                     Shown(&one.value)),
-         place, std::nullopt});
+         fmt::format("\"{}\" is {}, but {} in the original", key, shown(own),
+                     shown(was)),
+         place, was ? std::optional<Json>(was->value) : std::nullopt,
+         saved_again_ && (was == nullptr || was->value.is_null() ||
+                          (own == nullptr && IsEmpty(was->value)))});
   }
 
   // The path in the model's file for a value at `place` in the original's file.
@@ -178,45 +170,33 @@ class Comparison {
     return place;
   }
 
-  // Compares tie_word_embeddings, which may be missing if it is the default of
-  // the model's type.
-  void CompareHeads() {
-    const auto there = there_.find(kTiedHead);
-    const auto here = here_.find(kTiedHead);
-    const auto tied = IsHeadTied(model_.config(), model_.model_type());
-    if (there != there_.end() && here == here_.end()) {
-      const bool said = there->second.value == true;
-      if (tied != said) Lacks(kTiedHead, there->second);
-      return;
-    }
-    if (here == here_.end()) return;
-    const bool own = here->second.value == true;
-    // Quantizing the head separates it from the embeddings.
-    if (!own && model_.Find("lm_head.weight") != nullptr) return;
-    if (there != there_.end()) {
-      if (!IsSameValue(there->second.value, here->second.value)) {
-        Differs(kTiedHead, there->second, here->second);
-      }
-      return;
-    }
+  // Whether tie_word_embeddings may differ: it is missing where it is the
+  // default of the model's type, or quantizing the head separated it from the
+  // embeddings.
+  bool MayHeadsDiffer() const {
     const auto was = IsHeadTied(original_.config(), original_.model_type());
-    if (was && *was != own) {
-      found_.push_back(
-          {kTiedHead,
-           fmt::format("\"{}\" is {}, but {} by default in the original",
-                       kTiedHead, own, *was),
-           here->second.place, *was});
-    }
+    const auto own = IsHeadTied(model_.config(), model_.model_type());
+    return own && (own == was || (!*own && model_.Find("lm_head.weight")));
   }
 
   const Model& original_;
   const Model& model_;
+  const bool saved_again_;
   ConfigValues there_;
   ConfigValues here_;
   std::vector<ConfigDifference> found_;
 };
 
 }  // namespace
+
+bool IsSavedAgain(const Model& original, const Model& model) {
+  for (const char* key : {"transformers_version", "_diffusers_version"}) {
+    const Json* own = Member(&model.config(), key);
+    const Json* was = Member(&original.config(), key);
+    if (own != nullptr && (was == nullptr || *was != *own)) return true;
+  }
+  return false;
+}
 
 std::vector<ConfigDifference> DifferencesOf(const Model& original,
                                             const Model& model) {

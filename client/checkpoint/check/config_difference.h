@@ -17,10 +17,15 @@ struct ConfigDifference {
   // the member if `value` is nullopt.
   Json::json_pointer place;
   std::optional<Json> value;
+  bool usual;  // saving the configuration again may cause it
 };
 
-// The differences in settings that quantizing does not change. Empty if one of
-// the models has no config.json.
+// Whether a library saved the configuration again: it names another version.
+// Libraries then also write their defaults, and leave some out.
+bool IsSavedAgain(const Model& original, const Model& model);
+
+// All differences between the settings, except those that a conversion writes.
+// Empty if one of the models has no config.json.
 std::vector<ConfigDifference> DifferencesOf(const Model& original,
                                             const Model& model);
 

@@ -80,7 +80,37 @@ class Differences {
   std::vector<Piece> odd_;
 };
 
-// The difference of one expert from the original under that reading.
+// Whether `a` differs more from the original than `b`.
+bool IsWorse(const Difference& a, const Difference& b) {
+  const bool wrong = !a.rounding->wrong.empty();
+  if (a.is_the_original() && b.is_the_original() &&
+      wrong != !b.rounding->wrong.empty()) {
+    return wrong;
+  }
+  if (a.is_the_original() != b.is_the_original()) return !a.is_the_original();
+  return !(a.ratio() <= b.ratio());
+}
+
+}  // namespace
+
+double Difference::ratio() const {
+  if (signal == 0) return noise == 0 ? 0 : 1;
+  return std::sqrt(noise / signal);
+}
+
+bool Difference::is_multiple() const {
+  return signal > 0 && power > 0 &&
+         product * product >= (1 - kMostNoise / 2) * signal * power;
+}
+
+bool Difference::is_the_original() const {
+  // A gain that is off is accepted if all numbers are rounded correctly,
+  // because a single large number may dominate the gain.
+  return noise <= kMostNoise * signal && wrong == 0 &&
+         (std::abs(gain() - 1) <= kMostGain ||
+          (rounding && rounding->in_cells));
+}
+
 absl::StatusOr<Difference> DifferenceBy(const Model& model,
                                         const StoredWeight& w, int64_t expert,
                                         const Originals& originals,
@@ -111,37 +141,6 @@ absl::StatusOr<Difference> DifferenceBy(const Model& model,
   d.rounding = IsFitted(model, w) ? Rounding::Verdict{false, false, ""}
                                   : rounding.Judge();
   return d;
-}
-
-// Whether `a` differs more from the original than `b`.
-bool IsWorse(const Difference& a, const Difference& b) {
-  const bool wrong = !a.rounding->wrong.empty();
-  if (a.is_the_original() && b.is_the_original() &&
-      wrong != !b.rounding->wrong.empty()) {
-    return wrong;
-  }
-  if (a.is_the_original() != b.is_the_original()) return !a.is_the_original();
-  return !(a.ratio() <= b.ratio());
-}
-
-}  // namespace
-
-double Difference::ratio() const {
-  if (signal == 0) return noise == 0 ? 0 : 1;
-  return std::sqrt(noise / signal);
-}
-
-bool Difference::is_multiple() const {
-  return signal > 0 && power > 0 &&
-         product * product >= (1 - kMostNoise / 2) * signal * power;
-}
-
-bool Difference::is_the_original() const {
-  // A gain that is off is accepted if all numbers are rounded correctly,
-  // because a single large number may dominate the gain.
-  return noise <= kMostNoise * signal && wrong == 0 &&
-         (std::abs(gain() - 1) <= kMostGain ||
-          (rounding && rounding->in_cells));
 }
 
 absl::StatusOr<Readings> FindReading(const Model& model, const StoredWeight& w,
@@ -198,14 +197,18 @@ absl::StatusOr<Difference> Compare(const Model& model,
   WeightValues values(model, tensor);
   WeightValues originals(original, truth);
   Differences out(std::max<int64_t>(1, values.cols()));
+  uint64_t altered = 0;
   std::vector<float> x;
   std::vector<float> y;
   for (const RowSample::Run& run : sample.Of(values.rows(), values.cols())) {
     if (auto s = originals.Read(run.begin, run.count, &x); !s.ok()) return s;
     if (auto s = values.Read(run.begin, run.count, &y); !s.ok()) return s;
     out.Add(run.begin, x, y);
+    altered += Altered(x, truth.stored.dtype, y, tensor.stored.dtype);
   }
-  return out.Take();
+  Difference d = out.Take();
+  d.altered = altered;
+  return d;
 }
 
 }  // namespace quantd::checkpoint

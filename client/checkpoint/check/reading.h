@@ -27,6 +27,7 @@ struct Difference {
   int64_t wrong_rows = 0;  // rows with a wrong piece
   int64_t rows = 0;
   int64_t first_wrong_row = -1;
+  uint64_t altered = 0;  // see Altered; 0 for a quantized weight
   // Set for a quantized weight only.
   std::optional<Rounding::Verdict> rounding = {};
 
@@ -60,6 +61,15 @@ struct Readings {
   std::string wrong;    // the expert that differs most
   size_t wrongs = 0;    // experts that differ from the original
 };
+
+// The difference of one expert from the original under that reading, in the
+// rows of the sample.
+absl::StatusOr<Difference> DifferenceBy(const Model& model,
+                                        const StoredWeight& w, int64_t expert,
+                                        const Originals& originals,
+                                        const OriginalWeight& original,
+                                        const RowSample& sample,
+                                        const Reading& reading);
 
 // Tries all readings on the rows of the sample.
 absl::StatusOr<Readings> FindReading(const Model& model,

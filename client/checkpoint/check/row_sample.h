@@ -19,12 +19,12 @@ class RowSample {
   // The fewest rows that are read of each weight.
   static constexpr int64_t kLeastRows = 16;
 
-  explicit RowSample(const Model& model) {
+  explicit RowSample(const Model& model, double most = kMostNumbers) {
     double bytes = 0;
     for (const ModelTensor& t : model.tensors()) {
       bytes += static_cast<double>(t.stored.size);
     }
-    share_ = bytes > kMostNumbers ? kMostNumbers / bytes : 1;
+    share_ = bytes > most ? most / bytes : 1;
   }
 
   double share() const { return share_; }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
@@ -25,8 +26,16 @@ constexpr std::string_view kObjects[] = {
 constexpr std::string_view kTokenizers[] = {
     kTokenizer, "tokenizer.model", "vocab.json", "vocab.txt", "tiktoken.model"};
 
+// Endings of files with weights, which no library writes anew.
+constexpr std::string_view kWeights[] = {".safetensors", ".bin", ".pt", ".pth"};
+// Beginnings and endings of files that engines ignore.
+constexpr std::string_view kDocuments[] = {
+    "README", "LICENSE", "NOTICE", "USE_POLICY", ".md",   ".png", ".jpg",
+    ".jpeg",  ".gif",    ".svg",   ".webp",      ".yaml", ".yml", ".pdf"};
+
 // The largest tokenizer.json known has about 35 MB.
 constexpr size_t kMaxTokenizerBytes = size_t{128} << 20;
+constexpr size_t kPiece = size_t{1} << 20;
 
 // The largest id of an ordinary token in a tokenizer.json, -1 if none.
 // "model.vocab" maps each token to its id, or lists the tokens in order of
@@ -93,6 +102,46 @@ std::vector<Json> ListOf(const Json& value) {
 
 bool HasFile(const Model& model, std::string_view file) {
   return Has(model.others(), file);
+}
+
+bool EndsWithOneOf(std::string_view text,
+                   absl::Span<const std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](std::string_view end) { return text.ends_with(end); });
+}
+
+// Whether engines ignore the file.
+bool IsDocument(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return EndsWithOneOf(name, kDocuments) ||
+         std::any_of(std::begin(kDocuments), std::end(kDocuments),
+                     [&](std::string_view w) { return name.starts_with(w); });
+}
+
+// Whether both models have the same bytes or the same JSON in the file.
+absl::StatusOr<bool> IsSameFile(const Model& a, const Model& b,
+                                const std::string& name) {
+  const auto x = a.folder().OpenFile(name);
+  const auto y = b.folder().OpenFile(name);
+  if (!x.ok()) return x.status();
+  if (!y.ok()) return y.status();
+  bool same = x->size() == y->size();
+  std::vector<std::byte> bytes[2];
+  for (size_t done = 0; same && done < x->size(); done += bytes[0].size()) {
+    for (auto& some : bytes) some.resize(std::min(kPiece, x->size() - done));
+    if (auto s = x->ReadAt(done, absl::MakeSpan(bytes[0])); !s.ok()) return s;
+    if (auto s = y->ReadAt(done, absl::MakeSpan(bytes[1])); !s.ok()) return s;
+    same = bytes[0] == bytes[1];
+  }
+  if (same || !name.ends_with(".json")) return same;
+  const auto read = [&](const Model& model) {
+    return ReadObject<nlohmann::json>(
+        model.folder().OpenFile(name), kMaxTokenizerBytes,
+        [](std::string_view text) { return nlohmann::json::parse(text); });
+  };
+  const auto before = read(a);
+  const auto after = read(b);
+  return before.ok() && after.ok() && *before == *after;
 }
 
 bool HasTokenizer(const Model& model) {
@@ -214,11 +263,36 @@ void LintCompanions(const LintedModel& linted, Findings* findings) {
 }
 
 void LintCompanionsAgainst(const Model& original, const Model& model,
-                           Findings* findings) {
+                           Findings* findings,
+                           std::vector<std::string>* notes) {
   if (original.single_file() || model.single_file()) return;
-  if (!HasTokenizer(original) || HasTokenizer(model)) return;
-  findings->Add("companion-file", model.path(),
-                "it has no tokenizer, but the original has one", kTokenizer);
+  const bool saved_again = IsSavedAgain(original, model);
+  std::vector<std::string> files = original.others();
+  if (original.has_config() && !model.has_config()) {
+    files.emplace_back(kConfigFile);
+  }
+  for (const std::string& file : files) {
+    if (IsDocument(file)) continue;
+    const bool there = HasFile(model, file);
+    const auto same =
+        there ? IsSameFile(original, model, file) : absl::StatusOr<bool>(false);
+    if (!same.ok()) return findings->Fail(same.status());
+    if (*same) continue;
+    const std::string text =
+        there ? "it is not the file of the original"
+              : "the original has it, but the model does not";
+    const bool needed = EndsWithOneOf(file, kWeights) ||
+                        (Has(kTokenizers, file) && !HasTokenizer(model));
+    if (saved_again && !needed) {
+      notes->push_back(fmt::format("{}: {}", file, text));
+    } else {
+      findings->Add("companion-file", file, text, file);
+    }
+  }
+  for (const std::string& file : model.others()) {
+    if (IsDocument(file) || HasFile(original, file)) continue;
+    notes->push_back(fmt::format("{}: the original does not have it", file));
+  }
 }
 
 bool HasAdapter(const Model& model) {

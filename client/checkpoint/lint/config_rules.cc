@@ -338,7 +338,7 @@ class ConfigRules : public Rules {
       }
       case Dialect::kDeepSeek:
         if (first.layout->format != WeightFormat::kFp8) {
-          Needs(&q, kConfigFile, {"fmt", "weight_block_size"});
+          Needs(&q, kConfigFile, {"weight_block_size"});
         }
         Needs(&q, kConfigFile, {"activation_scheme"});
         break;

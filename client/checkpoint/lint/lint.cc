@@ -41,7 +41,8 @@ constexpr LintRule kRules[] = {
      "engines expect",
      "pytorch#94575", Remedy::kRepair},
     {"companion-file",
-     "a file that engines read beside the weights is damaged or missing",
+     "a file that engines read beside the weights is damaged, missing or not "
+     "the original's",
      "auto-round#725", Remedy::kFetch},
     {"tokenizer",
      "a token id is beyond the embeddings: engines read out of bounds, or "
@@ -66,8 +67,9 @@ constexpr LintRule kRules[] = {
      "the weight is quantized, but its names, types and shapes fit no dialect",
      "modular#6699", Remedy::kRepair},
     {"unknown-format",
-     "the format of the weight is unknown; engines ignore the weight, fail, or "
-     "read its codes as plain numbers",
+     "lint does not know the format and did not examine the weight; engines "
+     "that do not know it ignore the weight, fail, or read its codes as plain "
+     "numbers",
      "sglang#35032", Remedy::kFetch},
     {"unknown-part",
      "engines silently ignore an additional tensor of the weight, or fail on "
@@ -314,10 +316,27 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   Findings against;
   if (original != nullptr) {
     compared = LintAgainst(*original, linted, &against);
+    std::vector<std::string> usual;
     for (const ConfigDifference& d : DifferencesOf(*original, model)) {
-      against.Add("config-original", kConfigFile, d.text, d.key);
+      if (d.usual) {
+        usual.push_back(d.text);
+      } else {
+        against.Add("config-original", kConfigFile, d.text, d.key);
+      }
     }
-    LintCompanionsAgainst(*original, model, &against);
+    LintCompanionsAgainst(*original, model, &against, &usual);
+    constexpr size_t kShown = 12;
+    if (const size_t more = usual.size() > kShown ? usual.size() - kShown : 0;
+        more > 0) {
+      usual.resize(kShown);
+      usual.push_back(fmt::format("and {} more", more));
+    }
+    if (!usual.empty()) {
+      out.notes.push_back(fmt::format(
+          "differences from the original that saving a model again may cause: "
+          "{}",
+          fmt::join(usual, "; ")));
+    }
   }
   for (const UnclearWeight& u : stored->unclear) {
     LintUnclear(linted, u, &findings);
@@ -335,7 +354,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   out.compared_others = compared.others;
   out.not_nearest = compared.not_nearest;
   out.share = sample.share();
-  out.notes = NotesOf(linted);
+  for (std::string& note : NotesOf(linted)) out.notes.push_back(note);
   out.made_as = MadeAs(*stored);
   out.findings = findings.Take();
   if (nothing &&

@@ -181,8 +181,7 @@ class ModuleRules : public Rules {
   }
 
   bool IsSide(const std::string& stack) const {
-    const Role role = architecture_.RoleOf(stack + ".0.linear");
-    return role == Role::kVision || role == Role::kMultiToken;
+    return !MayBeLinear(architecture_.RoleOf(stack + ".0.linear"));
   }
 
   using Layers = std::map<int64_t, std::set<std::string>>;

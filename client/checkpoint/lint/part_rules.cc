@@ -21,6 +21,9 @@ bool IsAnnounced(const LintedModel& linted, const std::string& module,
     return d.AlgorithmOf(module).find("AWQ") != std::string::npos ||
            d.AlgorithmOf(module).find("SVD") != std::string::npos;
   }
+  if (part == "input_scale_ub") {
+    return TextOf(Member(d.quantization(), "quant_method")) == "fbgemm_fp8";
+  }
   const DeclaredGroup* group = d.GroupOf(module);
   const Json* weights = group ? Member(group->json, "weights") : nullptr;
   const Json* inputs =

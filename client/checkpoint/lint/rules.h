@@ -138,10 +138,11 @@ inline bool IsPlainMatrix(const ModelTensor& t) {
 // Checks metadata, names of tensors, and files outside the index.
 void LintFiles(const LintedModel& linted, Findings* findings);
 // Checks that the tokenizer, generation settings and code can be read and fit
-// the model. The second form finds a tokenizer that only the original has.
+// the model. The second form compares all files beside the weights with the
+// original's. It adds differences that may be intended to `notes`.
 void LintCompanions(const LintedModel& linted, Findings* findings);
 void LintCompanionsAgainst(const Model& original, const Model& model,
-                           Findings* findings);
+                           Findings* findings, std::vector<std::string>* notes);
 // Whether the model has an adapter that transformers applies automatically.
 bool HasAdapter(const Model& model);
 // Checks that the names of tensors are those of the model's type.

@@ -64,6 +64,7 @@ class FilesPlanner {
     // Compares settings only if the original is the right one.
     if (facts_.are_the_originals) {
       plan_->keys = DifferencesOf(*original_, model_);
+      std::erase_if(plan_->keys, [](const auto& d) { return d.usual; });
     }
     for (const ConfigDifference& d : plan_->keys) {
       Add("config-original", kConfigFile,

@@ -24,9 +24,14 @@ double UsualDb(const TensorDifference& d);
 // are above it, except for weights that lost precision because much larger ones
 // share their scale. Weights of another model are at -3 dB.
 double LeastDb(const TensorDifference& d);
+// The least SQNR expected of each row of a quantized weight, unless much larger
+// rows share its scale.
+double LeastRowDb(const TensorDifference& d);
 
-// Whether the SQNR is below `least`, or below LeastDb() if not given. A tensor
-// with NaN or infinite numbers in only one model is below any limit.
+// Whether the SQNR is below `least`. If it is not given: whether the SQNR of
+// the tensor or of a row is below LeastDb() or LeastRowDb(), or a tensor
+// changed that is not quantized. A tensor with NaN or infinite numbers in only
+// one model is below any limit.
 bool IsBelow(const TensorDifference& d, std::optional<double> least = {});
 
 // Counts of the tensors, and the SQNRs of those that differ.

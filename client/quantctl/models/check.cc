@@ -240,7 +240,11 @@ int RunCompare(const Options& options, const CheckOptions& check) {
                   {"below", IsBelow(d, check.fail_below)},
                   {"cosine", d.cosine},
                   {"max_error", d.max_error},
-                  {"not_finite", d.not_finite}};
+                  {"not_finite", d.not_finite},
+                  {"altered", d.altered},
+                  {"wrong", d.wrong},
+                  {"worst_row", d.worst_row},
+                  {"worst_row_db", d.worst_row_db}};
       if (d.same_layout) {
         row["code_bytes"] = d.code_bytes;
         row["differing_code_bytes"] = d.differing_code_bytes;

@@ -123,9 +123,10 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
   Add(compare, "--fail-below", &compare_options->fail_below, "DB",
       "Exit with code 8 if the SQNR of any tensor that both models have is "
       "below this many dB. Tensors of MODEL that cannot be compared also cause "
-      "code 8. The default limit is half the usual SQNR of the format: 10.2 "
-      "for nvfp4, 9.4 for mxfp4 and between unquantized models, 15.8 for fp8 "
-      "and mxfp8");
+      "code 8. By default the limit is half the usual SQNR of the format (10.2 "
+      "for nvfp4, 9.4 for mxfp4, 15.8 for fp8 and mxfp8), for each row 8 dB "
+      "less than the usual one, and tensors that neither model quantizes must "
+      "be equal");
   AddReport(compare, &compare_options->report);
 }
 

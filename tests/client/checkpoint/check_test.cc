@@ -23,25 +23,59 @@ class CheckTest : public testing::Test {
   TempDir dir_;
 };
 
-// Libraries use 10000 if config.json has no rope_theta.
-TEST_F(CheckTest, CountsARopeThetaThatTheOriginalLacks) {
-  const auto differences = [&](ModelJson here) {
-    ModelJson config = LlamaConfig();
+// The configurations must be equal trees. Libraries add and drop defaults if
+// they save one again, which changes the version in it.
+TEST_F(CheckTest, FindsEveryDifferenceOfConfigurations) {
+  const auto differences = [&](ModelJson before, ModelJson after) {
     const std::vector<WrittenTensor> one = {Bf16("a.weight", {1, 1})};
-    WriteModel(dir_ / "there", config, {one});
-    config.update(here);
-    WriteModel(dir_ / "here", config, {one});
-    const auto there = Model::Open(dir_ / "there");
-    const auto model = Model::Open(dir_ / "here");
-    EXPECT_THAT(there, IsOk());
-    EXPECT_THAT(model, IsOk());
-    return DifferencesOf(*there, *model).size();
+    for (ModelJson* config : {&before, &after}) {
+      config->emplace("model_type", "granite");
+      WriteModel(dir_ / (config == &before ? "there" : "here"), *config, {one});
+    }
+    std::string found;
+    const Model there = *Model::Open(dir_ / "there");
+    for (const auto& d : DifferencesOf(there, *Model::Open(dir_ / "here"))) {
+      found += (d.usual ? "(" + d.key + ") " : d.key + " ");
+    }
+    return found;
   };
-  EXPECT_EQ(differences({{"rope_theta", 5e5}}), 1u);
-  EXPECT_EQ(differences({{"rope_parameters", {{"rope_theta", 5e5}}}}), 1u);
-  EXPECT_EQ(differences({{"rope_theta", 10000}}), 0u);
-  // Mixtral's default theta is 1e6, so only the model type differs.
-  EXPECT_EQ(differences({{"model_type", "mixtral"}, {"rope_theta", 1e6}}), 1u);
+  EXPECT_EQ(differences({{"a", {{"b", {1, 2.0}}}}, {"n", NAN}},
+                        {{"a", {{"b", {1.0, 2}}}}, {"n", NAN}}),
+            "");
+  for (const ModelJson& value : {ModelJson(), ModelJson(false), ModelJson(12.0),
+                                 ModelJson("x"), ModelJson({1, 2})}) {
+    EXPECT_EQ(differences({{"a", {{"b", value}}}}, {{"a", {{"c", 1}}}}),
+              "a.c a.b ");
+    EXPECT_EQ(differences({{"b", value}}, {{"b", {{"c", 1}}}}), "b.c b ");
+    EXPECT_EQ(differences({{"b", value}}, {{"b", 3}}), "b ");
+  }
+  // Newer files have these settings in other objects.
+  const ModelJson old = {{"rope_theta", 1e6},
+                         {"rope_local_base_freq", 1e4},
+                         {"rope_scaling", {{"type", "linear"}}},
+                         {"quantization_config", {{"bits", 4}}},
+                         {"torch_dtype", "bfloat16"}};
+  const ModelJson fresh = {
+      {"rope_parameters",
+       {{"full_attention", {{"rope_theta", 1e6}, {"rope_type", "linear"}}},
+        {"sliding_attention", {{"rope_theta", 1e4}}}}},
+      {"dtype", "bfloat16"}};
+  EXPECT_EQ(differences(old, fresh), "");
+  // Another version announces that a library saved the configuration again.
+  ModelJson before = {{"multiplier", 12.0},
+                      {"window", nullptr},
+                      {"bias", false},
+                      {"use_cache", true},
+                      {"text", {{"layers", 2}}}};
+  ModelJson after = {
+      {"window", 64}, {"head_dim", 32}, {"text", {{"layers", 3}}}};
+  EXPECT_EQ(differences(before, after),
+            "head_dim bias multiplier text.layers use_cache window ");
+  before["heads"] = after["text_config"]["heads"] = 4;
+  after["transformers_version"] = "5.0.0";
+  EXPECT_EQ(
+      differences(before, after),
+      "(head_dim) (text_config.heads) (bias) multiplier text.layers (window) ");
 }
 
 TEST_F(CheckTest, ComparesAcrossDialectsLikeTheOracle) {

@@ -1,4 +1,4 @@
-// Tests of NaN and infinities, which only Python's JSON has.
+// Tests of NaN, infinities and huge integers, which only Python's JSON has.
 #include "client/checkpoint/python_json.h"
 
 #include <chrono>
@@ -22,6 +22,26 @@ TEST(PythonJson, ReadsAndWritesNaNAndInfinities) {
             R"({"a":NaN,"b":[Infinity,-Infinity,-1.5],"c":"NaN, Infinity"})");
   EXPECT_EQ(PythonJsonText(ParsePythonJson(PythonJsonText(json, 2)), 2),
             PythonJsonText(json, 2));
+}
+
+// Python's integers have no limit. transformers writes model_max_length so.
+TEST(PythonJson, KeepsTheDigitsOfHugeIntegers) {
+  for (const char* text :
+       {R"({"a":1000000000000000019884624838656,"b":[-9223372036854775809]})",
+        R"([18446744073709551616,18446744073709551615,-9223372036854775808])",
+        R"(["1000000000000000019884624838656",1.5,-0.25,1e+300,0])"}) {
+    EXPECT_EQ(PythonJsonText(ParsePythonJson(text), -1), text);
+  }
+  EXPECT_EQ(ParsePythonJson("[18446744073709551615]")[0],
+            18446744073709551615u);
+  EXPECT_EQ(ParsePythonJson("[0.123456789012345678901234567890]")[0],
+            0.123456789012345678901234567890);
+  for (const char* text :
+       {"{18446744073709551616: 1}", "[018446744073709551616]",
+        "[18446744073709551616NaN]", "[18446744073709551616x]",
+        "[--18446744073709551616]", "[1.18446744073709551616.0]"}) {
+    EXPECT_THROW(ParsePythonJson(text), Json::exception) << text;
+  }
 }
 
 TEST(PythonJson, KeepsTheseWordsInStringsAndKeys) {

@@ -116,7 +116,7 @@ TEST_F(ReportTest, ShadesAllOfAWrongModelRed) {
   const Report r = Made(original, quantized);
   EXPECT_EQ(r.summary.below, 3u);
   EXPECT_THAT(r.verdict, HasSubstr("3 of the 3 tensors that differ are below "
-                                   "half the usual SQNR"));
+                                   "what their formats give"));
   const std::string page = PageOf(r);
   EXPECT_THAT(page,
               HasSubstr("Farther from the original than its formats explain"));

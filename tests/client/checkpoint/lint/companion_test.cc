@@ -41,21 +41,60 @@ TEST_F(LintCompanionsTest, NotesAnAdapter) {
   EXPECT_THAT(linted->notes, ElementsAre(HasSubstr("adapter_config.json")));
 }
 
-TEST_F(LintCompanionsTest, FindsThatTheOriginalsTokenizerIsMissing) {
-  const Planted p = CleanOf(Base::kCompressedTensors);
-  WritePlanted(At("q"), p);
+TEST_F(LintCompanionsTest, ComparesAllFilesWithTheOriginals) {
+  Planted p = CleanOf(Base::kCompressedTensors);
+  const auto write = [&] {
+    WritePlanted(At("q"), p);
+    for (const std::string& at : {At("o/"), At("q/")}) {
+      for (const char* folder : {"1_Pooling", "2_Dense"}) {
+        std::filesystem::create_directories(at + folder);
+      }
+      WriteFile(at + "tokenizer.json", R"({"model": {}})");
+      WriteFile(at + "1_Pooling/config.json", R"({"a": 1, "b": 2})");
+      WriteFile(at + "2_Dense/model.safetensors", "weights");
+      WriteFile(at + "code.py", "1");
+      WriteFile(at + "LICENSE", at);
+    }
+    WriteFile(At("q/1_Pooling/config.json"), R"({"b":2,"a":1.0})");
+  };
+  const auto found = [&] {
+    const Model original = *Model::Open(At("o"));
+    const auto linted = Lint(*Model::Open(At("q")), &original);
+    EXPECT_THAT(linted, IsOk());
+    std::string all;
+    for (const Finding& f : linted->findings) {
+      EXPECT_TRUE(f.rule == "companion-file" || f.where == "config.json");
+      all += f.where + " ";
+    }
+    for (const std::string& note : linted->notes) all += note;
+    return all;
+  };
   WritePlantedOriginal(At("o"), p);
-  std::filesystem::remove(At("q/tokenizer.json"));
-  WriteFile(At("o/tokenizer.model"), "pieces");
-  const auto original = Model::Open(At("o"));
-  const auto without = Lint(*Model::Open(At("q")), &*original);
-  ASSERT_THAT(without, IsOk());
-  ASSERT_EQ(without->findings.size(), 1u);
-  EXPECT_EQ(without->findings.front().rule, "companion-file");
-  WriteFile(At("q/tokenizer.json"), "{}");
-  const auto with = Lint(*Model::Open(At("q")), &*original);
-  ASSERT_THAT(with, IsOk());
-  EXPECT_THAT(with->findings, IsEmpty());
+  write();
+  EXPECT_EQ(found(), "");
+  const auto spoil = [&] {
+    WriteFile(At("q/1_Pooling/config.json"), R"({"a": 1, "b": 3})");
+    WriteFile(At("q/2_Dense/model.safetensors"), "WEIGHTS");
+    WriteFile(At("q/code.py"), "12");
+    WriteFile(At("q/more.py"), "");
+    std::filesystem::remove(At("q/tokenizer.json"));
+  };
+  spoil();
+  EXPECT_THAT(found(), HasSubstr("1_Pooling/config.json 2_Dense/model."
+                                 "safetensors code.py tokenizer.json "
+                                 "differences from the original that saving a "
+                                 "model again may cause: more.py: the "));
+  // Libraries write such files anew when they save a model again, but no
+  // weights, and not without a tokenizer.
+  p.config["transformers_version"] = "5.0.0";
+  write();
+  spoil();
+  EXPECT_THAT(found(),
+              HasSubstr("2_Dense/model.safetensors tokenizer.json dif"));
+  EXPECT_THAT(found(), HasSubstr("1_Pooling/config.json: it is not the file of "
+                                 "the original; code.py: it"));
+  std::filesystem::remove(At("q/config.json"));
+  EXPECT_THAT(found(), HasSubstr("config.json "));
 }
 
 }  // namespace

@@ -20,22 +20,34 @@ std::vector<Fault> ConfigFaults() {
       {"config-type", ct, Model_([](ModelJson& c) { c["hidden_size"] = -1; }),
        "\"hidden_size\" is -1, but should be more than 0"},
       {"config-original", ct, Model_([](ModelJson& c) {
+         c.erase("rope_theta");
          c["rope_parameters"] = {{"rope_theta", 500000}};
        }),
        "\"rope_theta\" is 500000, but 10000.0 in the original", true},
+      {"config-original", ct, Model_([](ModelJson& c) {
+         c["rope_parameters"] = {{"rope_theta", 500000}};
+       }),
+       "\"/rope_parameters/rope_theta\" is 500000, but missing", true},
       {"config-original", ct,
        Model_([](ModelJson& c) { c["num_experts_per_tok"] = 1; }),
        "\"num_experts_per_tok\" is 1, but 2 in the original", true},
       {"config-original", ct,
        Model_([](ModelJson& c) { c.erase("num_experts_per_tok"); }),
-       "\"num_experts_per_tok\" is missing; in the original it is 2", true},
+       "\"num_experts_per_tok\" is missing, but 2 in the original", true},
       {"config-original", ct, Model_([](ModelJson& c) {
-         c["rope_scaling"] = {{"rope_type", "yarn"}};
+         c["rope_scaling"] = {{"type", "yarn"}};
        }),
-       "\"rope_type\" is \"yarn\", but the original does not have it", true},
+       "\"rope_type\" is \"yarn\", but missing in the original", true},
       {"config-original", ct,
        Model_([](ModelJson& c) { c.erase("model_type"); }),
-       "\"model_type\" is missing; in the original it is \"llama\"", true},
+       "\"model_type\" is missing, but \"llama\" in the original", true},
+      {"config-original", ct,
+       Model_([](ModelJson& c) { c["sliding_window"] = 64; }),
+       "\"sliding_window\" is 64, but missing in the original", true},
+      {"config-original", ct, Model_([](ModelJson& c) {
+         c["vision_config"]["layers"] = {{"act", nullptr}};
+       }),
+       "\"vision_config.layers.act\" is null, but missing", true},
       {"config", ct, Config([](ModelJson& q) { q.erase("ignore"); }),
        "\"ignore\" is missing"},
       {"config", ct, Config([](ModelJson& q) { q.erase("quant_method"); }),

@@ -228,6 +228,32 @@ TEST_F(LintRulesTest, PlainLayersWithoutANameNeedTheEmptyName) {
   EXPECT_EQ(Lints({"", Base::kCompressedTensors, named, ""}), "");
 }
 
+// Engines need no "fmt", fbgemm announces its upper bounds, and a reward
+// model's gates have their own list of layers.
+TEST_F(LintRulesTest, AcceptsWhatOtherLibrariesWrite) {
+  EXPECT_EQ(Lints({"", Base::kDeepSeek,
+                   Config([](ModelJson& q) { q.erase("fmt"); }), ""}),
+            "");
+  const auto bound = [](Planted& p) {
+    p.config["quantization_config"] = {{"quant_method", "fbgemm_fp8"},
+                                       {"activation_scale_ub", 1200.0},
+                                       {"modules_to_not_convert", {"lm_head"}}};
+    const std::string name = kQ + ".input_scale_ub";
+    p.tensors[name] = {name, "F32", {1}, FloatBytes({1200})};
+  };
+  EXPECT_THAT(Lints({"", Base::kFp8, bound, ""}),
+              testing::Not(HasSubstr("unknown-part")));
+  const auto gates = [](Planted& p) {
+    p.config["architectures"] = {"LlamaForRewardModelWithGating"};
+    for (const char* name : {"gating.layers.0.weight", "gating.layers.1.weight",
+                             "gating.layers.3.weight"}) {
+      p.tensors[name] = Bf16(name, {64, 64});
+    }
+    p.config["quantization_config"]["ignore"].push_back("re:.*gating.*");
+  };
+  EXPECT_EQ(Lints({"", Base::kCompressedTensors, gates, ""}), "");
+}
+
 // EAGLE's draft model begins with `fc` in place of a norm.
 TEST_F(LintRulesTest, DraftModelsLackTheFirstNorm) {
   const auto norms = [](Planted& p, bool draft) {

@@ -236,12 +236,15 @@ TEST_F(RepairPassesTest, SetsTheFormatMetadataToPt) {
 TEST_F(RepairPassesTest, RestoresTheLabelsOfAllLayers) {
   Planted p = CleanOf(Base::kComfy);
   WritePlanted(At("clean"), p);
-  const Model original = WritePlantedOriginal(At("o"), p);
+  WritePlantedOriginal(At("o"), p);
   for (const std::string& module : {kQ, kK, kV}) {
     p.tensors.erase(module + ".comfy_quant");
   }
   WritePlanted(At("q"), p);
-  std::filesystem::remove(At("q/config.json"));
+  for (const char* folder : {"q/", "o/"}) {
+    std::filesystem::remove(At(folder) + "config.json");
+  }
+  const Model original = *Model::Open(At("o"));
   for (const Model* truth : {static_cast<const Model*>(nullptr), &original}) {
     const Outcome out = Mended(*Model::Open(At("q")), truth);
     for (const Finding& f : out.left) ADD_FAILURE() << f.rule << ": " << f.text;

@@ -129,8 +129,8 @@ uint64_t Altered(absl::Span<const float> a, std::string_view type_a,
                  absl::Span<const float> b, std::string_view type_b) {
   uint64_t count = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    count += a[i] != b[i] && RoundTo(type_b, a[i]) != b[i] &&
-             RoundTo(type_a, b[i]) != a[i];
+    count += a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i])) &&
+             RoundTo(type_b, a[i]) != b[i] && RoundTo(type_a, b[i]) != a[i];
   }
   return count;
 }

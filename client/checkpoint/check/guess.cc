@@ -264,6 +264,10 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
     return absl::InvalidArgumentError(fmt::format(
         "codes of type {} belong to no known format", codes->stored.dtype));
   }
+  if (IsOfQuark(model.config()) && IsByte(codes->stored.dtype)) {
+    return absl::InvalidArgumentError(
+        "config.json names Quark, of which only FP8 is known");
+  }
   if (scales == nullptr) {
     const ModelTensor* other = nullptr;
     for (const char* end : {".qscale_weight", ".scale_weight", ".scale"}) {

@@ -125,8 +125,9 @@ void AddFused(const std::vector<std::string>& all,
   }
   std::vector<std::string> fused;
   for (const auto& [parent, leaves] : here) {
-    // Skips members of a single expert: engines pack all experts together.
-    if (IsNumber(SplitModule(parent).leaf)) continue;
+    // Skips members of a single expert: engines pack all experts together. A
+    // bare name would match the layers of the same name in all blocks.
+    if (parent.empty() || IsNumber(SplitModule(parent).leaf)) continue;
     for (const FusedName& row : FusedTable()) {
       const auto count = [&row](const std::set<std::string_view>& of) {
         return std::count_if(row.members.begin(), row.members.end(),
@@ -139,8 +140,7 @@ void AddFused(const std::vector<std::string>& all,
           mine != count(there[parent]) || there[parent].count(row.name) > 0) {
         continue;
       }
-      fused.push_back(
-          fmt::format("{}{}{}", parent, parent.empty() ? "" : ".", row.name));
+      fused.push_back(fmt::format("{}.{}", parent, row.name));
     }
   }
   names->insert(names->end(), fused.begin(), fused.end());

@@ -270,6 +270,11 @@ class ScaleRules : public Rules {
          quantized.module, plain);
   }
   void AreUnlike(const StoredWeight& a, const StoredWeight& b) {
+    // A scale may be a number or a list of one.
+    if (a.layout->format == b.layout->format &&
+        a.layout->dialect == b.layout->dialect) {
+      return;
+    }
     Find("fused-in-part", b.module, "{} is {}, but {} is {}", a.module,
          Name(a.layout->format), b.module, Name(b.layout->format));
   }

@@ -265,7 +265,10 @@ class SchemeRules : public Rules {
       const bool blocks = w.layout->format == WeightFormat::kFp8Block;
       Want(w, "top", q, "weight_block_size",
            blocks ? Json{block.rows, block.cols} : Json(nullptr));
-      Want(w, "top", q, "fmt", "e4m3");
+      // Engines do not read it. MiniMax-M2 has the type's name.
+      if (TextOf(Member(q, "fmt")) != "float8_e4m3fn") {
+        Want(w, "top", q, "fmt", "e4m3");
+      }
       if (blocks && w.layout->dialect != Dialect::kDeepSeek) {
         Find({"config-mismatch", "names"}, w.module,
              "its scales are named weight_scale, but engines expect "

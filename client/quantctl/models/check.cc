@@ -190,8 +190,10 @@ int RunVerify(const Options& options, const CheckOptions& check) {
   for (const std::string& name : result->unmatched) {
     fmt::print("{}\n", name);
   }
-  fmt::print("total: {} of {} bytes differ from a conversion with profile {}\n",
-             result->differing(), result->bytes(), result->profile);
+  fmt::print(
+      "total: {} of {} bytes of quantized weights differ from a conversion with "
+      "profile {}; 'quantctl compare' compares the other tensors\n",
+      result->differing(), result->bytes(), result->profile);
   return code;
 }
 

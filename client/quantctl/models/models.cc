@@ -101,7 +101,8 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
         DialectNames(), ParseDialect, &repair_options->dialect);
   const auto [verify, verify_options] = command(
       "verify",
-      "Quantize the original again and count the bytes of a model that differ",
+      "Quantize the original again and count the bytes of quantized weights that "
+      "differ",
       RunVerify);
   Add(verify, "--original", &verify_options->original, "MODEL",
       "The original model")

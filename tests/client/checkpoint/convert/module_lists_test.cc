@@ -178,6 +178,7 @@ TEST(ModuleExpressions, AreFewAndMatchOnlyTheListedModules) {
                     {"vision.layers.1.fc1", "model.layers.0.fc1"}),
               ElementsAre("re:.*vision\\.layers\\.0\\.fc1$"));
   EXPECT_THAT(texts({"model.fc"}, {"x.model.fc"}), ElementsAre("model.fc"));
+  EXPECT_THAT(texts({"dense"}, {"m.dense", "m.o_proj"}), ElementsAre("dense"));
   // Engines' names are added for the parts of a fused layer.
   EXPECT_THAT(texts({"m.layers.0.a.q_proj", "m.layers.0.a.k_proj",
                      "m.layers.0.a.v_proj"},

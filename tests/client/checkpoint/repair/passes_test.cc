@@ -320,6 +320,13 @@ TEST_F(RepairTest, LeavesModelsOfQuarkAsTheyAre) {
   const auto plan = PlanRepair(model, nullptr, Dialect::kNone);
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->repairs, testing::IsEmpty());
+
+  Planted four = CleanOf(Base::kCompressedTensors);
+  four.config["quantization_config"] = p.config["quantization_config"];
+  const auto guess =
+      GuessWeight(WritePlanted(At("four"), four),
+                  std::string(kAttention) + "q_proj", Dialect::kNone);
+  EXPECT_THAT(guess.status().message(), testing::HasSubstr("Quark"));
 }
 
 }  // namespace

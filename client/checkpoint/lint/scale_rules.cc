@@ -270,9 +270,9 @@ class ScaleRules : public Rules {
          quantized.module, plain);
   }
   void AreUnlike(const StoredWeight& a, const StoredWeight& b) {
-    // A scale may be a number or a list of one.
-    if (a.layout->format == b.layout->format &&
-        a.layout->dialect == b.layout->dialect) {
+    // The dialects differ only in the shape of the scale, [] or [1].
+    if (a.layout->format == WeightFormat::kFp8 &&
+        b.layout->format == WeightFormat::kFp8) {
       return;
     }
     Find("fused-in-part", b.module, "{} is {}, but {} is {}", a.module,

@@ -99,11 +99,12 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
   Named(repair, "--dialect", "DIALECT",
         "Dialect of the repaired model, if config.json names none",
         DialectNames(), ParseDialect, &repair_options->dialect);
-  const auto [verify, verify_options] = command(
-      "verify",
-      "Quantize the original again and count the bytes of quantized weights that "
-      "differ",
-      RunVerify);
+  const auto [verify, verify_options] =
+      command("verify",
+              "Quantize the original again and count the bytes of quantized "
+              "weights that "
+              "differ",
+              RunVerify);
   Add(verify, "--original", &verify_options->original, "MODEL",
       "The original model")
       ->required();

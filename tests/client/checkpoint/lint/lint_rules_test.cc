@@ -228,8 +228,9 @@ TEST_F(LintRulesTest, PlainLayersWithoutANameNeedTheEmptyName) {
   EXPECT_EQ(Lints({"", Base::kCompressedTensors, named, ""}), "");
 }
 
-// Engines do not read "fmt", a scale may be a list of one number, fbgemm announces its upper bounds, and a reward
-// model's gates have their own list of layers.
+// Engines do not read "fmt", a scale may be a list of one number, fbgemm
+// announces its upper bounds, and a reward model's gates have their own list of
+// layers.
 TEST_F(LintRulesTest, AcceptsWhatOtherLibrariesWrite) {
   EXPECT_EQ(Lints({"", Base::kDeepSeek,
                    Config([](ModelJson& q) { q.erase("fmt"); }), ""}),
@@ -238,9 +239,7 @@ TEST_F(LintRulesTest, AcceptsWhatOtherLibrariesWrite) {
       Lints({"", Base::kDeepSeek,
              Config([](ModelJson& q) { q["fmt"] = "float8_e4m3fn"; }), ""}),
       "");
-  const auto list = [](Planted& p) {
-    p.part(kQ + ".weight_scale").shape = {};
-  };
+  const auto list = [](Planted& p) { p.part(kQ + ".weight_scale").shape = {}; };
   EXPECT_THAT(Lints({"", Base::kFp8, list, ""}),
               testing::Not(HasSubstr("fused-in-part")));
   const auto bound = [](Planted& p) {

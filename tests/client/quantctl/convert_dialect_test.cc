@@ -102,7 +102,8 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
                                            At("m"),  "--server", "local:cpu"};
   const Outcome verified = Run(verify);
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
-  EXPECT_THAT(verified.out, HasSubstr("total: 0 of 39168 bytes differ"));
+  EXPECT_THAT(verified.out,
+              HasSubstr("total: 0 of 39168 bytes of quantized weights differ"));
   const Outcome compared = Run({"compare", At("m"), At("c")});
   EXPECT_EQ(compared.code, 0) << compared.err;
   EXPECT_THAT(compared.out, HasSubstr(experts + "gate_up_proj.2"));

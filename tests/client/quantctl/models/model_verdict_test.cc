@@ -312,7 +312,8 @@ TEST_F(ModelVerdict, VerifyAcceptsScaleNamesAndInspectNamesOddTensors) {
   EXPECT_EQ(powers.code, 8);
   EXPECT_THAT(powers.out, HasSubstr("down_proj.scale has the type F8_E8M0, but "
                                     "the profile deepgemm writes F32"));
-  EXPECT_THAT(powers.out, HasSubstr("total: 0 of 0 bytes differ"));
+  EXPECT_THAT(powers.out,
+              HasSubstr("total: 0 of 0 bytes of quantized weights differ"));
   const Outcome seen = Run({"inspect", At("other")});
   EXPECT_THAT(seen.out,
               HasSubstr("orphaned: model.layers.0.mlp.gone: the scales"));

@@ -39,11 +39,6 @@ constexpr std::string_view kTraining[] = {
 
 constexpr size_t kShown = 20;
 
-bool EndsWithOneOf(std::string_view text,
-                   absl::Span<const std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(),
-                     [&](std::string_view e) { return text.ends_with(e); });
-}
 bool HasOneOf(std::string_view text, absl::Span<const std::string_view> words) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view w) {
     return text.find(w) != std::string_view::npos;
@@ -242,6 +237,12 @@ absl::Status CheckFile(const ModelFolder& folder, const std::string& name) {
 }
 
 }  // namespace
+
+bool EndsWithOneOf(std::string_view text,
+                   absl::Span<const std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](std::string_view e) { return text.ends_with(e); });
+}
 
 std::string NameFiles(const ModelFolder& folder,
                       const std::vector<std::string>& names) {

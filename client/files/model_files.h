@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "client/files/model_folder.h"
 
 namespace quantd {
@@ -43,6 +44,9 @@ struct ModelFiles {
 // then says which folder to name or what to do instead.
 absl::StatusOr<ModelFiles> FindModelFiles(const ModelFolder& folder,
                                           std::string_view path);
+
+bool EndsWithOneOf(std::string_view text,
+                   absl::Span<const std::string_view> ends);
 
 // The first 20 names and the total size, for a message.
 std::string NameFiles(const ModelFolder& folder,

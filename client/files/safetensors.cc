@@ -139,8 +139,8 @@ absl::StatusOr<Writer> Writer::Create(OutputFile file,
     }
   }
   if (auto s = file.Reserve(end); !s.ok()) return s;
-  if (auto s = file.WriteAt(0, std::as_bytes(std::span(*head))); !s.ok())
-    return s;
+  const auto written = file.WriteAt(0, std::as_bytes(std::span(*head)));
+  if (!written.ok()) return written;
   writer.file_ = std::move(file);
   return writer;
 }

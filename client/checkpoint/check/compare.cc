@@ -248,8 +248,9 @@ absl::StatusOr<TensorDifference> CompareOne(const std::string& name,
     if (auto s = va.Read(row, count, &x); !s.ok()) return s;
     if (auto s = vb.Read(row, count, &y); !s.ok()) return s;
     sums.Add(x, y);
-    if (!d.format_a && !d.format_b)
+    if (!d.format_a && !d.format_b) {
       d.altered += Altered(x, TypeOf(ea), y, TypeOf(eb));
+    }
   }
   sums.Finish();
   // Codes can be compared with the nearest ones only if the original's numbers

@@ -9,6 +9,7 @@
 #include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/pattern.h"
+#include "client/files/model_files.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -102,12 +103,6 @@ std::vector<Json> ListOf(const Json& value) {
 
 bool HasFile(const Model& model, std::string_view file) {
   return Has(model.others(), file);
-}
-
-bool EndsWithOneOf(std::string_view text,
-                   absl::Span<const std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(),
-                     [&](std::string_view end) { return text.ends_with(end); });
 }
 
 // Whether engines ignore the file.

@@ -192,8 +192,7 @@ int RunVerify(const Options& options, const CheckOptions& check) {
   }
   fmt::print(
       "total: {} of {} bytes of quantized weights differ from a conversion "
-      "with "
-      "profile {}; 'quantctl compare' compares the other tensors\n",
+      "with profile {}; 'quantctl compare' compares the other tensors\n",
       result->differing(), result->bytes(), result->profile);
   return code;
 }

@@ -102,8 +102,7 @@ void AddChecks(CLI::App* app, Options* o, Run* run) {
   const auto [verify, verify_options] =
       command("verify",
               "Quantize the original again and count the bytes of quantized "
-              "weights that "
-              "differ",
+              "weights that differ",
               RunVerify);
   Add(verify, "--original", &verify_options->original, "MODEL",
       "The original model")

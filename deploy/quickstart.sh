@@ -78,7 +78,7 @@ Convert a model without a server:  $bin/client/quantctl convert MODEL OUT --serv
 Compare it with the original:      $bin/client/quantctl compare MODEL OUT
 Start a server:                    cmake --build $build --target quantd && $bin/server/quantd
 Use it from Python:                pip install ./client/python
-Make Debian packages:              (cd $build && ninja && cpack -G DEB)
+Make packages for such CPUs:       (cd $build && ninja && cpack -G DEB)
 END
 }
 

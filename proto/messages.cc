@@ -22,7 +22,7 @@ To Bridge(From from, bool (*valid)(int)) {
   return valid(number) ? static_cast<To>(number) : static_cast<To>(0);
 }
 
-v1::ErrorStatistics ToProto(const ErrorStatistics& s) {
+v1::ErrorStatistics StatisticsToProto(const ErrorStatistics& s) {
   v1::ErrorStatistics out;
   out.set_elements(s.elements);
   out.set_clipped(s.clipped);
@@ -35,7 +35,7 @@ v1::ErrorStatistics ToProto(const ErrorStatistics& s) {
 }
 
 // sqnr_db is not read, because it follows from the sums.
-ErrorStatistics FromProto(const v1::ErrorStatistics& m) {
+ErrorStatistics StatisticsFromProto(const v1::ErrorStatistics& m) {
   ErrorStatistics s;
   s.elements = m.elements();
   s.clipped = m.clipped();
@@ -106,9 +106,11 @@ v1::Report ToProto(const JobReport& report, std::string_view device) {
   out.set_saw_inf(report.saw_inf);
   out.set_device(std::string(device));
   out.set_replaced_globals(report.replaced_globals);
-  if (report.rowwise) *out.mutable_rowwise() = ToProto(*report.rowwise);
+  if (report.rowwise) {
+    *out.mutable_rowwise() = StatisticsToProto(*report.rowwise);
+  }
   if (report.columnwise) {
-    *out.mutable_columnwise() = ToProto(*report.columnwise);
+    *out.mutable_columnwise() = StatisticsToProto(*report.columnwise);
   }
   return out;
 }
@@ -118,8 +120,10 @@ JobReport FromProto(const v1::Report& m) {
   report.saw_nan = m.saw_nan();
   report.saw_inf = m.saw_inf();
   report.replaced_globals = m.replaced_globals();
-  if (m.has_rowwise()) report.rowwise = FromProto(m.rowwise());
-  if (m.has_columnwise()) report.columnwise = FromProto(m.columnwise());
+  if (m.has_rowwise()) report.rowwise = StatisticsFromProto(m.rowwise());
+  if (m.has_columnwise()) {
+    report.columnwise = StatisticsFromProto(m.columnwise());
+  }
   return report;
 }
 

@@ -30,7 +30,7 @@ absl::Status ReadAmax(std::string_view message, std::string_view direction,
   return absl::OkStatus();
 }
 
-HistoryOptions FromProto(const v1::History& message) {
+HistoryOptions HistoryFromProto(const v1::History& message) {
   HistoryOptions history;
   history.amax.assign(message.amax().begin(), message.amax().end());
   history.rule = static_cast<HistoryRule>(message.rule());
@@ -38,10 +38,10 @@ HistoryOptions FromProto(const v1::History& message) {
   return history;
 }
 
-v1::History ToProto(const HistoryOptions& history) {
+v1::History HistoryToProto(const HistoryOptions& history) {
   v1::History out;
   out.mutable_amax()->Assign(history.amax.begin(), history.amax.end());
-  out.set_rule(wire::ToProto(history.rule));
+  out.set_rule(ToProto(history.rule));
   out.set_margin(history.margin);
   return out;
 }
@@ -110,7 +110,7 @@ absl::StatusOr<QuantizeOptions> FromProto(const v1::QuantizeOptions& m) {
   o.fp8.epsilon = m.epsilon();
   if (m.has_power_of_two()) o.fp8.power_of_two = m.power_of_two();
   o.fp8.scale.assign(m.scale().begin(), m.scale().end());
-  if (m.has_history()) o.fp8.history = FromProto(m.history());
+  if (m.has_history()) o.fp8.history = HistoryFromProto(m.history());
   if (m.has_scale_rule()) {
     o.mx.scale_rule = static_cast<ScaleRule>(m.scale_rule());
   }
@@ -157,7 +157,7 @@ v1::QuantizeOptions ToProto(const QuantizeOptions& o) {
   m.set_epsilon(o.fp8.epsilon);
   if (o.fp8.power_of_two) m.set_power_of_two(*o.fp8.power_of_two);
   m.mutable_scale()->Assign(o.fp8.scale.begin(), o.fp8.scale.end());
-  if (o.fp8.history) *m.mutable_history() = ToProto(*o.fp8.history);
+  if (o.fp8.history) *m.mutable_history() = HistoryToProto(*o.fp8.history);
   if (o.mx.scale_rule) m.set_scale_rule(ToProto(*o.mx.scale_rule));
   WriteSplits(o, &m);
   m.set_amax(o.want_amax);

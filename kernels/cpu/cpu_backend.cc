@@ -19,17 +19,24 @@ namespace {
 struct Isa {
   const char* name;
   const char* description;
-  const TileKernels* tiles;  // nullptr: not built for this architecture
+  const TileKernels* tiles;
   bool (*supported)();
 };
 
+// The instruction sets that were built, best last. All are, unless QUANTD_QUICK
+// is set.
 const Isa kIsas[] = {
+#ifdef QUANTD_HAS_baseline
     {"baseline", "baseline SIMD", &kBaselineTiles, [] { return true; }},
+#endif
+#ifdef QUANTD_HAS_avx2
     {"avx2", "AVX2", &kAvx2Tiles,
      [] {
        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
               __builtin_cpu_supports("f16c");
      }},
+#endif
+#ifdef QUANTD_HAS_avx512
     {"avx512", "AVX-512", &kAvx512Tiles,
      [] {
        return __builtin_cpu_supports("avx512f") &&
@@ -38,6 +45,7 @@ const Isa kIsas[] = {
               __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
      }},
+#endif
 };
 
 absl::StatusOr<const Isa*> ChooseIsa(std::string wanted) {
@@ -50,6 +58,12 @@ absl::StatusOr<const Isa*> ChooseIsa(std::string wanted) {
     if (!isa.supported()) continue;
     best = &isa;
     if (wanted == isa.name) return best;
+  }
+  if (best == nullptr) {
+    return absl::FailedPreconditionError(fmt::format(
+        "this program was built with QUANTD_QUICK for CPUs with {}: build it "
+        "again on this machine, or without QUANTD_QUICK",
+        kIsas[0].description));
   }
   if (wanted == "auto") return best;
   return absl::InvalidArgumentError(fmt::format(

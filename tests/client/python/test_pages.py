@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -80,13 +81,23 @@ def test_padding_as_on_the_page(q):
     assert copy.codes.shape == (150, 96)
 
 
-@pytest.mark.parametrize("tool, words", [
-    ("mypy", ["--config-file", PACKAGE / "mypy.ini", quantd.__path__[0]]),
-    ("ruff", ["check", "--no-cache", PACKAGE]),
-])
-def test_types_and_style(tool, words):
+def check_with(tool, *words):
   if importlib.util.find_spec(tool) is None:
     pytest.skip(f"{tool.upper()} IS NOT INSTALLED")
   done = subprocess.run([sys.executable, "-m", tool, *words], capture_output=True,
                         text=True, cwd=PACKAGE)
   assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_style():
+  check_with("ruff", "check", "--no-cache", PACKAGE)
+
+
+def test_types(tmp_path):
+  """Adds the types of messages to a copy of the package, as release.sh does."""
+  if shutil.which("protoc") is None:
+    pytest.skip("PROTOC IS NOT INSTALLED")
+  copy = shutil.copytree(quantd.__path__[0], tmp_path / "quantd")
+  subprocess.run(["protoc", f"--proto_path={PACKAGE.parents[1] / 'proto'}",
+                  f"--pyi_out={copy}", "quantd.proto"], check=True)
+  check_with("mypy", "--config-file", PACKAGE / "mypy.ini", copy)

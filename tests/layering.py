@@ -128,7 +128,7 @@ tests/client/checkpoint/repair: client/checkpoint client/checkpoint/check client
 tests/client/quantctl: kernels/plan include/quantd client/files client/quantctl client/quantctl/terminal tests/bench/rpc_process.h tests/client tests/testing fmt nlohmann client/checkpoint tests/client/checkpoint gtest gmock
 tests/client/quantctl/models: client/checkpoint/report client/quantctl/models/engines.h tests/client/quantctl
 tests/client/quantctl/bench: client/quantctl/bench tests/client/quantctl
-tests/fuzz: kernels/device kernels/plan/support.h proto proto/stream tests/fuzz/targets include/quantd tests/proto/raw_message.h absl fmt google gtest
+tests/fuzz: kernels/device proto proto/stream tests/fuzz/targets include/quantd absl
 tests/fuzz/targets: proto proto/memory proto/net proto/stream include/quantd client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz tests/testing/loopback.h absl fmt google nlohmann
 tests/soak: include/quantd client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
 tests/attack/edge: tests/testing/loopback.h

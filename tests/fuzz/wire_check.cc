@@ -182,19 +182,19 @@ std::string CompareHeads(const std::string& flat, Slices slices) {
 }
 
 std::string CompareRequests(Method method, const std::string& flat,
-                            Slices slices, Verdict* verdict) {
+                            Slices slices, bool legal) {
   const std::string_view whole = flat;
   const auto one = ParseRequest(method, absl::MakeSpan(&whole, 1));
   const auto cut = ParseRequest(method, slices);
   if (one.ok() != cut.ok()) return "a cut changes whether a plan is made";
   if (method == Method::kQuantize) {
-    const std::string wrong = CheckDescription(slices, verdict->legal, one);
+    const std::string wrong = CheckDescription(slices, legal, one);
     if (!wrong.empty()) return wrong;
   }
   if (!one.ok()) {
     if (one.status() != cut.status()) return "a cut changes the error";
     const bool malformed = IsMalformed(one.status());
-    if (malformed == verdict->legal) {
+    if (malformed == legal) {
       return "wrongly called " + one.status().ToString();
     }
     if (!malformed && !GetFieldViolation(one.status())) {
@@ -202,8 +202,7 @@ std::string CompareRequests(Method method, const std::string& flat,
     }
     return "";
   }
-  if (!verdict->legal) return "a plan for a malformed message";
-  verdict->planned = true;
+  if (!legal) return "a plan for a malformed message";
   if (Fingerprint(*one) != Fingerprint(*cut)) return "a cut changes the plan";
   return CompareGather(*cut, flat, slices);
 }
@@ -260,43 +259,39 @@ std::string CheckReducing(const Plan& plan) {
 
 // Compares the message as a reduced amax of a stream.
 std::string CompareReducedAmax(const std::string& flat, Slices slices,
-                               Verdict* verdict) {
+                               bool legal) {
   const std::string_view whole = flat;
   const auto one = ParseReducedAmax(absl::MakeSpan(&whole, 1));
   const auto cut = ParseReducedAmax(slices);
   if (one.ok() != cut.ok()) return "a cut changes whether it is a reduced amax";
   if (!one.ok()) {
-    return CompareRefusals(one.status(), cut.status(), verdict->legal);
+    return CompareRefusals(one.status(), cut.status(), legal);
   }
-  if (!verdict->legal) return "a reduced amax from a malformed message";
+  if (!legal) return "a reduced amax from a malformed message";
   if (one->rowwise.size() != cut->rowwise.size() ||
       one->columnwise.size() != cut->columnwise.size()) {
     return "a cut changes the reduced amax";
   }
-  verdict->answers = true;
   return "";
 }
 
-std::string CompareStreams(const std::string& flat, Slices slices,
-                           Verdict* verdict) {
+std::string CompareStreams(const std::string& flat, Slices slices, bool legal) {
   const std::string_view whole = flat;
   const auto one = ParseStreamStart(absl::MakeSpan(&whole, 1));
   const auto cut = ParseStreamStart(slices);
   if (one.ok() != cut.ok()) return "a cut changes whether a stream begins";
   if (!one.ok()) {
     const std::string wrong =
-        CompareRefusals(one.status(), cut.status(), verdict->legal);
+        CompareRefusals(one.status(), cut.status(), legal);
     if (!wrong.empty()) return wrong;
   } else {
-    if (!verdict->legal) return "a plan for a malformed message";
-    verdict->planned = true;
+    if (!legal) return "a plan for a malformed message";
     if (Fingerprint(one->request) != Fingerprint(cut->request) ||
         one->payload_bytes != cut->payload_bytes ||
         one->reduces != cut->reduces) {
       return "a cut changes the plan";
     }
     if (one->reduces) {
-      verdict->reduces = true;
       const std::string wrong = CheckReducing(*one->request.plan);
       if (!wrong.empty()) return wrong;
     }
@@ -306,7 +301,7 @@ std::string CompareStreams(const std::string& flat, Slices slices,
       if (!wrong.empty()) return wrong;
     }
   }
-  if (std::string wrong = CompareReducedAmax(flat, slices, verdict);
+  if (std::string wrong = CompareReducedAmax(flat, slices, legal);
       !wrong.empty()) {
     return wrong;
   }
@@ -314,9 +309,9 @@ std::string CompareStreams(const std::string& flat, Slices slices,
   const auto pieces = ParseChunk(slices);
   if (chunk.ok() != pieces.ok()) return "a cut changes whether it is a chunk";
   if (!chunk.ok()) {
-    return CompareRefusals(chunk.status(), pieces.status(), verdict->legal);
+    return CompareRefusals(chunk.status(), pieces.status(), legal);
   }
-  if (!verdict->legal) return "a chunk from a malformed message";
+  if (!legal) return "a chunk from a malformed message";
   v1::StreamRequest expected;
   expected.ParseFromString(flat);
   if (chunk->offset != pieces->offset || chunk->size != pieces->size) {
@@ -329,10 +324,10 @@ std::string CompareStreams(const std::string& flat, Slices slices,
 
 // Compares a message type; `method` is given for requests.
 template <typename Message>
-std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
+std::string Compare(const std::string& flat, Slices slices,
                     std::optional<Method> method) {
   Message expected;
-  verdict->legal = expected.ParseFromString(flat);
+  const bool legal = expected.ParseFromString(flat);
   const auto separated =
       method ? SeparateRequest(*method, slices) : SeparatePayload(slices);
   for (const auto compare : {CompareHeads, CompareAnswers}) {
@@ -343,53 +338,39 @@ std::string Compare(const std::string& flat, Slices slices, Verdict* verdict,
   }
   Message head;
   const bool accepted = separated.ok() && head.ParseFromString(separated->head);
-  if (accepted != verdict->legal) {
-    return verdict->legal ? "protobuf accepts it, quantd does not: " +
-                                separated.status().ToString()
-                          : "quantd accepts it, protobuf does not";
+  if (accepted != legal) {
+    return legal ? "protobuf accepts it, quantd does not: " +
+                       separated.status().ToString()
+                 : "quantd accepts it, protobuf does not";
   }
-  if (!accepted) return "";
-  return CompareSeparated(*separated, flat, &head, &expected);
+  if (accepted) {
+    std::string wrong = CompareSeparated(*separated, flat, &head, &expected);
+    if (!wrong.empty()) return wrong;
+  }
+  if (!method) return "";
+  return method == Method::kStream
+             ? CompareStreams(flat, slices, legal)
+             : CompareRequests(*method, flat, slices, legal);
 }
 
 }  // namespace
 
-Verdict CheckMessage(int type, const std::string& message, Slices slices) {
-  Verdict verdict;
+std::string CheckMessage(int type, const std::string& message, Slices slices) {
   switch (type) {
     case 0:
-      verdict.difference = Compare<v1::QuantizeRequest>(
-          message, slices, &verdict, Method::kQuantize);
-      break;
+      return Compare<v1::QuantizeRequest>(message, slices, Method::kQuantize);
     case 1:
-      verdict.difference = Compare<v1::DequantizeRequest>(
-          message, slices, &verdict, Method::kDequantize);
-      break;
+      return Compare<v1::DequantizeRequest>(message, slices,
+                                            Method::kDequantize);
     case 2:
-      verdict.difference = Compare<v1::RhtAmaxRequest>(
-          message, slices, &verdict, Method::kRhtAmax);
-      break;
+      return Compare<v1::RhtAmaxRequest>(message, slices, Method::kRhtAmax);
     case 3:
-      verdict.difference = Compare<v1::ApplyRhtRequest>(
-          message, slices, &verdict, Method::kApplyRht);
-      break;
+      return Compare<v1::ApplyRhtRequest>(message, slices, Method::kApplyRht);
     case kStreamType:
-      verdict.difference = Compare<v1::StreamRequest>(message, slices, &verdict,
-                                                      Method::kStream);
-      if (verdict.difference.empty()) {
-        verdict.difference = CompareStreams(message, slices, &verdict);
-      }
-      return verdict;
+      return Compare<v1::StreamRequest>(message, slices, Method::kStream);
     default:
-      verdict.difference =
-          Compare<v1::QuantizeReply>(message, slices, &verdict, std::nullopt);
-      return verdict;
+      return Compare<v1::QuantizeReply>(message, slices, std::nullopt);
   }
-  if (verdict.difference.empty()) {
-    verdict.difference =
-        CompareRequests(kTensorMethods[type].method, message, slices, &verdict);
-  }
-  return verdict;
 }
 
 }  // namespace quantd::wire

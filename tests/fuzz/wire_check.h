@@ -16,19 +16,12 @@ namespace quantd::wire {
 inline constexpr int kMessageTypes = 6;
 inline constexpr int kStreamType = 5;
 
-struct Verdict {
-  std::string difference;  // empty: both agree
-  bool legal = false;      // protobuf accepts the bytes
-  bool planned = false;    // ... and ParseRequest makes a plan of them
-  bool reduces = false;    // ... whose amax is reduced
-  bool answers = false;    // the bytes are a reduced amax
-};
-
-// `message` has the bytes of `slices`, and at most kMaxHeadBytes of them, so
-// that no limit of quantd applies. For a request, ParseRequest and Gather must
-// also give the same results for slices and contiguous bytes. A StreamRequest
-// is also checked as a first message, as a chunk and as a reduced amax.
-Verdict CheckMessage(int type, const std::string& message, Slices slices);
+// Returns the difference; "" if there is none. `message` has the bytes of
+// `slices`, and no more than kMaxHeadBytes, which only quantd limits. For a
+// request, ParseRequest and Gather must also give the same results for slices
+// and contiguous bytes. A StreamRequest is also checked as a first message, as
+// a chunk and as a reduced amax.
+std::string CheckMessage(int type, const std::string& message, Slices slices);
 
 }  // namespace quantd::wire
 

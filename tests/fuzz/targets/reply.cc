@@ -1,6 +1,7 @@
 // Fuzzes replies of a server to a client. The first byte chooses the request,
 // the following ones the cuts of the reply.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/net/replies.h"
@@ -10,13 +11,58 @@
 #include "proto/stream/chunks.h"
 #include "quantd/error.h"
 #include "quantd/plan.h"
-#include "tests/fuzz/targets/reply_plans.h"
 #include "tests/fuzz/targets/target.h"
 
 namespace quantd::client {
 namespace {
 
 using fuzz::Check;
+
+std::vector<Plan> Plans() {
+  const TensorDesc tensor{DType::kF32, {4, 32}};
+  std::vector<QuantizeOptions> quantize(5);
+  quantize[0].format = Format::kNvfp4;
+  quantize[0].usage = Usage::kBoth;
+  quantize[1].format = Format::kMxfp8E4M3;
+  quantize[1].statistics = true;
+  quantize[2].format = Format::kFp8E4M3;
+  quantize[2].want_amax = true;
+  quantize[2].dbias = true;
+  quantize[3].format = Format::kNvfp4;
+  quantize[3].rht.rowwise = true;
+  quantize[3].rounding = Rounding::kStochastic;
+  quantize[4].format = Format::kNvfp4;
+  quantize[4].splits = {1, 3};
+  std::vector<Plan> plans;
+  for (const QuantizeOptions& options : quantize) {
+    auto plan = MakeQuantizePlan(tensor, options);
+    Check(plan.ok(), plan.status().ToString());
+    plans.push_back(*std::move(plan));
+  }
+  DequantizeOptions decode;
+  decode.format = Format::kNvfp4;
+  decode.output = DType::kBF16;
+  RhtAmaxOptions amax;
+  amax.rowwise = amax.columnwise_rht = true;
+  for (auto& plan :
+       {MakeDequantizePlan(tensor, decode), MakeRhtAmaxPlan(tensor, amax),
+        MakeApplyRhtPlan(tensor, {})}) {
+    Check(plan.ok(), plan.status().ToString());
+    plans.push_back(*plan);
+  }
+  return plans;
+}
+
+// Returns shared ranges for all tensors of a plan, one after another.
+wire::LentRanges AllLent(const Plan& plan) {
+  wire::LentRanges lent;
+  uint64_t offset = 0;
+  for (const TensorSpec& output : plan.outputs()) {
+    lent.outputs.push_back({std::string(16, 'r'), offset, output.size});
+    offset += (output.size + 255) / 256 * 256;
+  }
+  return lent;
+}
 
 // Parses the last message of a stream, or a chunk. Cuts must not change the
 // result.
@@ -38,7 +84,7 @@ void ReadStream(const Plan& plan, absl::Span<const std::string_view> slices) {
 }
 
 void Read(uint8_t choice, absl::Span<const std::string_view> slices) {
-  static const std::vector<Plan> plans = fuzz::Plans();
+  static const std::vector<Plan> plans = Plans();
   const Plan& plan = plans[choice % plans.size()];
   const bool lends = choice / 16 % 4 == 1;
   const bool into = choice / 16 % 4 == 2;
@@ -52,9 +98,9 @@ void Read(uint8_t choice, absl::Span<const std::string_view> slices) {
     memory.emplace_back(output.size);
     places.push_back({output.kind, absl::MakeSpan(memory.back())});
   }
-  const auto result = ReadReply(
-      plan, slices, places, lends ? fuzz::AllLent(plan) : wire::LentRanges{},
-      Transport::kShared, {.attempts = 1});
+  const auto result = ReadReply(plan, slices, places,
+                                lends ? AllLent(plan) : wire::LentRanges{},
+                                Transport::kShared, {.attempts = 1});
   if (!result.ok()) {
     return fuzz::CheckRefusal(
         result.status(),

@@ -16,7 +16,7 @@ namespace quantd::wire {
 inline constexpr int kMessageTypes = 6;
 inline constexpr int kStreamType = 5;
 
-// Returns the difference; "" if there is none. `message` has the bytes of
+// Returns the difference, or "" if both agree. `message` has the bytes of
 // `slices`, and no more than kMaxHeadBytes, which only quantd limits. For a
 // request, ParseRequest and Gather must also give the same results for slices
 // and contiguous bytes. A StreamRequest is also checked as a first message, as

@@ -4,7 +4,12 @@
 // credentials attack through the edge proxy. Clients on loopback and
 // authenticated clients attack the server directly.
 //
-//   attack_test [--seconds=N]   the minimum duration of each attack
+//   attack_test [--seconds=N] [--honest]
+//
+//   --seconds=N   the minimum duration of each attack
+//   --honest      larger calls, whose p99 latency must be at most twice that
+//                 beside honest clients that send as many bytes as the attack;
+//                 --gtest_output=json:FILE writes what was measured
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -49,6 +54,20 @@ constexpr double kLongestStop = kDrainSeconds + 5;
 constexpr double kLongestCallMs = 5000;
 
 milliseconds least_time{0};
+bool beside_honest = false;
+
+void Record(const std::string& name, const std::vector<Score>& scores) {
+  for (const Score& score : scores) {
+    const std::string key = name + "_" + std::to_string(score.call_bytes);
+    const auto record = [&](const char* what, double value) {
+      testing::Test::RecordProperty(key + what, std::to_string(value));
+    };
+    record("_served", score.served);
+    record("_failed", score.failed);
+    record("_p50_ms", score.p50_ms);
+    record("_p99_ms", score.p99_ms);
+  }
+}
 
 // Without the edge, a server under attack may tell good clients that it is
 // busy. No other error is allowed.
@@ -62,6 +81,16 @@ void ExpectUnharmed(const Outcome& outcome, Way way, bool probe = true) {
     }
     EXPECT_LE(score.p99_ms, kLongestCallMs) << score.call_bytes;
   }
+  for (size_t i = 0; i < outcome.honest.size(); ++i) {
+    EXPECT_LE(outcome.during[i].p99_ms, 2 * outcome.honest[i].p99_ms)
+        << outcome.honest[i].call_bytes;
+  }
+  Record("during", outcome.during);
+  Record("honest", outcome.honest);
+  testing::Test::RecordProperty("most_resident_bytes",
+                                std::to_string(outcome.most_resident));
+  testing::Test::RecordProperty("most_resident_bytes_of_edge",
+                                std::to_string(outcome.most_resident_of_edge));
   if (probe) {
     EXPECT_TRUE(outcome.probe) << "the probe failed during the attack";
   }
@@ -82,15 +111,18 @@ void Attacked(const Attack& attack, Way way) {
   if (attack.takes_streams) {
     callers.push_back({.count = 1, .call_bytes = 1 * kMiB, .streams = true});
   }
-  ExpectUnharmed(RunDuel(attack, {.budget = kBudget, .way = way},
-                         {.before = milliseconds(50),
-                          .during = std::max(least_time, attack.moment)},
-                         callers),
-                 way,
-                 // Does not probe if the attack's connections use up the
-                 // descriptors: none is left for another client at the same
-                 // address.
-                 /*probe=*/attack.descriptors == 0);
+  const milliseconds during = std::max(least_time, attack.moment);
+  DuelTimes times = {.before = milliseconds(50), .during = during};
+  if (beside_honest) {
+    callers = UsualCallers();
+    times.honest = during;
+  }
+  ExpectUnharmed(
+      RunDuel(attack, {.budget = kBudget, .way = way}, times, callers), way,
+      // Does not probe if the attack's connections use up the
+      // descriptors: none is left for another client at the same
+      // address.
+      /*probe=*/attack.descriptors == 0);
 }
 
 std::vector<Attack> Chosen(Way way) {
@@ -101,7 +133,7 @@ std::vector<Attack> Chosen(Way way) {
   };
   std::vector<Attack> chosen;
   for (const Attack& attack : Attacks()) {
-    if (way == Way::kEdge ||
+    if (way == Way::kEdge || way == Way::kStranger ||
         (!attack.by_strangers &&
          (way == Way::kMutual ? std::ranges::count(kMutual, attack.name) != 0
                               : !attack.without_token))) {
@@ -136,6 +168,14 @@ TEST_P(KnownClientTest, AttackHarmsNoGoodClient) {
 }
 INSTANTIATE_TEST_SUITE_P(Some, KnownClientTest,
                          testing::ValuesIn(Chosen(Way::kMutual)), NameOf);
+
+// Attackers without a certificate, which the server requires. Only by hand.
+class StrangerTest : public testing::TestWithParam<Attack> {};
+TEST_P(StrangerTest, AttackHarmsNoGoodClient) {
+  Attacked(GetParam(), Way::kStranger);
+}
+INSTANTIATE_TEST_SUITE_P(All, StrangerTest,
+                         testing::ValuesIn(Chosen(Way::kStranger)), NameOf);
 
 TEST(AttackedServerTest, EndsWhileRepliesAreNotRead) {
   const Setting setting = {.budget = kBudget};
@@ -173,6 +213,7 @@ int main(int argc, char** argv) {
   }
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
+    if (word == "--honest") quantd::attack::beside_honest = true;
     if (!word.starts_with(kSeconds)) continue;
     quantd::attack::least_time = std::chrono::milliseconds(
         std::atoll(word.substr(kSeconds.size()).data()) * 1000);

@@ -1,7 +1,6 @@
 #include "tests/attack/good_clients.h"
 
 #include <algorithm>
-#include <climits>
 #include <cstddef>
 #include <thread>
 #include <utility>
@@ -94,9 +93,8 @@ class GoodClients::Caller {
 GoodClients::GoodClients(const std::string& address,
                          const Credentials& credentials,
                          const std::vector<Callers>& callers,
-                         std::chrono::milliseconds deadline, int attempts) {
+                         std::chrono::milliseconds deadline) {
   ClientOptions options;
-  options.retry.max_attempts = attempts;
   options.deadline = deadline;
   options.credentials = credentials;
   for (const Callers& kind : callers) {
@@ -128,11 +126,7 @@ std::vector<Score> GoodClients::Call(std::chrono::milliseconds time) {
     Score score;
     score.call_bytes = sizes_[i];
     std::vector<double> times;
-    score.fewest = INT_MAX;
     for (const auto& caller : kinds_[i]) {
-      score.fewest =
-          std::min(score.fewest,
-                   static_cast<int>(caller->times().size()) - caller->failed());
       times.insert(times.end(), caller->times().begin(), caller->times().end());
       score.failed += caller->failed();
       if (!caller->error().empty()) score.error = caller->error();
@@ -142,7 +136,6 @@ std::vector<Score> GoodClients::Call(std::chrono::milliseconds time) {
     score.calls_per_second = score.served / seconds;
     score.p50_ms = Quantile(times, 0.5);
     score.p99_ms = Quantile(times, 0.99);
-    score.most_ms = Quantile(times, 1);
     scores.push_back(std::move(score));
   }
   return scores;

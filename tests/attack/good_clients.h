@@ -27,8 +27,6 @@ struct Score {
   double calls_per_second = 0;  // rate of served calls
   double p50_ms = 0;            // latency of served and failed calls
   double p99_ms = 0;
-  double most_ms = 0;
-  int fewest = 0;          // calls of the least served client
   std::string error = {};  // one of the errors
 
   double success() const {
@@ -38,10 +36,10 @@ struct Score {
 
 class GoodClients {
  public:
-  // Each call has the deadline `deadline` and at most `attempts` attempts.
+  // Each call has the deadline `deadline`.
   GoodClients(const std::string& address, const Credentials& credentials,
               const std::vector<Callers>& callers,
-              std::chrono::milliseconds deadline, int attempts = 4);
+              std::chrono::milliseconds deadline);
   ~GoodClients();
 
   // Lets all clients make calls for `time`, and waits for calls in flight.

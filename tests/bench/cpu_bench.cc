@@ -8,14 +8,11 @@
 //             [--only NAME,NAME] [--json FILE] [--host NAME] [--commit ID]
 //             [--date DATE] [--dump FOLDER]
 //   cpu_bench --matrix PATH [--only GLOB,GLOB] [--every N] [--mib] [--runs] ...
-//   cpu_bench --shapes PART [--only GLOB,GLOB] [--every N] [--runs] ...
 //
 // --matrix measures every cell of the support table with the last of the
 // threads and instruction sets, and writes PATH.json and PATH.txt. It exits
-// with 1 if bytes differ. --shapes measures the same cells at tall, wide, prime
-// and grouped shapes, prints those below the fraction PART of the usual speed,
-// and exits with 1 if there are any. 0 threads means all cores. Without --isa
-// all instruction sets of the machine run; "best" means the last one.
+// with 1 if bytes differ. 0 threads means all cores. Without --isa all
+// instruction sets of the machine run; "best" means the last one.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -157,7 +154,6 @@ struct Flags {
   std::string dump;
   std::string matrix;
   int every = 1;
-  double shapes = 0;
 };
 
 void Write(const std::string& path, const std::byte* data, size_t size) {
@@ -212,8 +208,6 @@ int main(int argc, char** argv) {
   app.add_option("--matrix", flags.matrix,
                  "Measure the whole support table, and write PATH.json and "
                  "PATH.txt");
-  app.add_option("--shapes", flags.shapes,
-                 "Print shapes below this fraction of the usual speed");
   app.add_option("--every", flags.every,
                  "Measure only every Nth cell of the matrix")
       ->check(CLI::PositiveNumber);
@@ -226,13 +220,6 @@ int main(int argc, char** argv) {
   }
   const int64_t rows = static_cast<int64_t>(flags.mib << 20) / (2 * cols);
   if (!flags.matrix.empty()) return RunMatrix(flags, rows, cols);
-  if (flags.shapes > 0) {
-    const int slow = quantd::bench::FindSlowShapes(
-        {0, 0, flags.runs, flags.threads.back(), flags.isas.back(), flags.every,
-         flags.only},
-        flags.shapes);
-    return slow == 0 ? 0 : 1;
-  }
   const std::vector<std::byte> x = quantd::Gaussian(rows * cols * 2);
   const auto pool =
       quantd::BlockPool::Create(quantd::PageableSource(), 3 * x.size());

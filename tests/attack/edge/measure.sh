@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Measures what good clients notice of every attack, with the edge proxy and
-# without it, and writes a table and JSON:
+# without it, and writes JSON:
 #
 #   measure.sh --pack BUILD FOLDER       packs everything that another machine
 #                                        needs, with HAProxy and libraries except
 #                                        for the C library
-#   FOLDER/measure.sh [RESULT.json [OPTION OF attack_bench...]]
+#   FOLDER/measure.sh [RESULT.json [OPTION OF attack_test...]]
 #                                        measures on the other machine
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,9 +18,9 @@ if [ "${1:-}" = --pack ]; then
     fail "no haproxy"
   mkdir -p "$folder/bin" "$folder/lib"
   for program in server/quantd tests/attack/quantd_attacker \
-    tests/attack/attack_bench; do
+    tests/attack/attack_test; do
     strip -o "$folder/bin/${program##*/}" "$build/$program" ||
-      fail "build attack_bench first"
+      fail "build attack_test first"
   done
   cp "$haproxy" "$(command -v openssl)" "$folder/bin/"
   # The C library must match the loader of the other machine.
@@ -34,9 +34,9 @@ if [ "${1:-}" = --pack ]; then
   exit
 fi
 
-[ -x "$here/bin/attack_bench" ] || fail "this folder is not packed (use --pack BUILD FOLDER)"
+[ -x "$here/bin/attack_test" ] || fail "this folder is not packed (use --pack BUILD FOLDER)"
 export PATH=$here/bin:$PATH LD_LIBRARY_PATH=$here/lib HAPROXY=$here/bin/haproxy
 export OPENSSL_CONF=$here/openssl.cnf EDGE_CONFIGURATION=$here/haproxy.cfg
 export ATTACK_MAKE_CERTS=$here/make-certs.sh
 result=${1:-attack.json}
-exec "$here/bin/attack_bench" --json "$result" "${@:2}"
+exec "$here/bin/attack_test" --honest --gtest_output="json:$result" "${@:2}"

@@ -25,11 +25,6 @@ struct CpuMatrix {
 // cells whose bytes differ from the baseline's at a shape of a few tiles.
 MatrixResults MeasureOnCpu(const CpuMatrix& what, int* wrong);
 
-// Prints the cells and shapes below `least` of the speed of 1024 x 1024, and
-// returns their number. Speed is bytes in and out per second of CPU time. Rows
-// and columns of `what` are not used.
-int FindSlowShapes(const CpuMatrix& what, double least);
-
 }  // namespace quantd::bench
 
 #endif  // QUANTD_TESTS_BENCH_MATRIX_CPU_MATRIX_H_

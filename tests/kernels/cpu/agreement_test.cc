@@ -197,8 +197,7 @@ double SpeedOf(Cpu& cpu, const QuantizeOptions& options, int64_t rows,
 }
 
 // A tensor with one column should reach at least a tenth of the usual speed.
-// This test fails only below a 300th of the speed of 512 x 512; cpu_bench
-// --shapes measures precisely.
+// This test fails only below a 300th of the speed of 512 x 512.
 TEST(CpuAgreementTest, AColumnIsNotFarSlowerThanASquare) {
   std::vector<Cpu> cpus = Cpus();
   Cpu& best = cpus[cpus.size() - 3];  // with a single thread

@@ -1,12 +1,12 @@
 """Tests a client made from quantd.proto alone, with stock Python gRPC stubs.
 
 Starts a server, or uses a running one (--address, with --ca, --cert and --key
-for TLS), calls every method, and compares the bytes with those that
-expected_bytes computed in its own process. Exits with 77 if Python has no gRPC,
-protobuf or numpy.
+for TLS), calls every method, and compares digests of the bytes. Exits with 77 if
+Python has no gRPC, protobuf or numpy.
 """
 
 import argparse
+import hashlib
 import pathlib
 import subprocess
 import sys
@@ -46,10 +46,23 @@ message Status {
 ROWS, COLS = 200, 320
 ARGS = None  # the parsed command line
 
+# Beginnings of the SHA-256 of each result. The bytes are a promise, so these
+# never change.
+DIGESTS = {
+    "quantize": "54e432f51801309a",
+    "dequantize_rowwise": "2bcc65fe3c7a6ebb",
+    "dequantize_columnwise": "53ef273d21c28531",
+    "rht_amax": "89d6b9c988e8852a",
+    "apply_rht": "521440239f484374",
+}
+
 
 def make_input():
   """Bell-shaped bf16 values and some outliers, as bytes and as floats."""
-  values = np.random.default_rng(7).standard_normal((ROWS, COLS))
+  parts = np.arange(4 * ROWS * COLS, dtype=np.uint64)
+  for _ in range(2):
+    parts = (parts ^ parts >> np.uint64(15)) * 2654435761 % 2**32
+  values = parts.reshape(4, ROWS, COLS).sum(0) / 2**32 - 2
   values[::17, ::13] *= 64
   bits = values.astype(np.float32).view(np.uint32) >> 16
   return bits.astype("<u2").tobytes(), (bits << 16).view(np.float32)
@@ -64,7 +77,6 @@ class PythonStubTest(unittest.TestCase):
     folder = pathlib.Path(cls.folder.name)
     cls.input, cls.values = make_input()
     cls.make_stubs(folder)
-    cls.expected_bytes(folder)
     cls.server = None
     if ARGS.address:
       cls.address = ARGS.address
@@ -91,18 +103,6 @@ class PythonStubTest(unittest.TestCase):
     cls.pb, cls.stubs = quantd_pb2, quantd_pb2_grpc
     cls.health, cls.health_stubs = health_pb2, health_pb2_grpc
     cls.rpc_status = rpc_status_pb2
-
-  @classmethod
-  def expected_bytes(cls, folder):
-    (folder / "input").write_bytes(cls.input)
-    subprocess.run([
-        ARGS.expected, folder / "input", str(ROWS), str(COLS), folder
-    ], check=True)
-    cls.expected = {
-        name: (folder / name).read_bytes() for name in (
-            "quantize", "dequantize_rowwise", "dequantize_columnwise",
-            "rht_amax", "apply_rht")
-    }
 
   @classmethod
   def open_channel(cls):
@@ -151,11 +151,8 @@ class PythonStubTest(unittest.TestCase):
         payload=self.input)
 
   def check_bytes(self, name, payload):
-    expected = self.expected[name]
-    self.assertEqual(len(payload), len(expected), name)
-    wrong = np.flatnonzero(np.frombuffer(payload, np.uint8) !=
-                           np.frombuffer(expected, np.uint8))
-    self.assertEqual(wrong.size, 0, f"{name}: first at {wrong[:1]}")
+    self.assertEqual(hashlib.sha256(payload).hexdigest()[:16], DIGESTS[name],
+                     name)
 
   def test_quantize_and_dequantize_both_copies(self):
     reply = self.stub.Quantize(self.quantize_request(), timeout=60)
@@ -302,7 +299,7 @@ class PythonStubTest(unittest.TestCase):
 
 if __name__ == "__main__":
   parser = argparse.ArgumentParser()
-  for name in ("expected", "proto", "protoc", "plugin"):
+  for name in ("proto", "protoc", "plugin"):
     parser.add_argument(f"--{name}", required=True)
   tested = parser.add_mutually_exclusive_group(required=True)
   for name in ("server", "address"):

@@ -19,7 +19,8 @@ class ReadmeTest(unittest.TestCase):
   def test_example(self):
     # Takes the last example. The one before it uses the package and has its own
     # test.
-    _, _, rest = stub_test.ARGS.readme.read_text().rpartition("```python\n")
+    readme = pathlib.Path(__file__).parents[2] / "README.md"
+    _, _, rest = readme.read_text().rpartition("```python\n")
     example, end, _ = rest.partition("```\n")
     self.assertTrue(end, "README.md has no Python")
     self.assertIn("quantd_pb2_grpc", example)
@@ -40,6 +41,5 @@ if __name__ == "__main__":
   parser = argparse.ArgumentParser(description=__doc__)
   for name in ("server", "proto", "protoc", "plugin"):
     parser.add_argument(f"--{name}", required=True)
-  parser.add_argument("--readme", required=True, type=pathlib.Path)
   stub_test.ARGS = parser.parse_args()
   unittest.main(argv=["readme_test"])

@@ -5,7 +5,6 @@ import pathlib
 import signal
 import struct
 import subprocess
-import time
 
 from servers import Drain, sample
 
@@ -28,17 +27,14 @@ EACH = len(FIELDS) + 2 * len(CODES)
 class Caller:
     """A process of quantd_soak_caller, whose help describes `target` and `kinds`."""
 
-    def __init__(self, build, folder, name, target, kinds, *flags, calls=False,
-                 counts=True, before=()):
+    def __init__(self, build, folder, name, target, kinds, *flags, calls=False):
         self.name = name
         self.counts_path = pathlib.Path(folder) / f"{name}.counts"
-        command = [*before, str(build.caller), target, kinds, *flags]
-        if counts:
-            # The process may continue the counts of a killed caller of that
-            # name.
-            with open(self.counts_path, "ab") as file:
-                file.truncate(8 * (HEADER + EACH * len(KINDS)))
-            command += ["--counts", str(self.counts_path)]
+        command = [str(build.caller), target, kinds, *flags, "--counts",
+                   str(self.counts_path)]
+        # The process may continue the counts of a killed caller of that name.
+        with open(self.counts_path, "ab") as file:
+            file.truncate(8 * (HEADER + EACH * len(KINDS)))
         if calls:
             command.append("--calls")
         self.log = open(pathlib.Path(folder) / f"{name}.log", "ab")
@@ -47,7 +43,6 @@ class Caller:
             stdin=subprocess.DEVNULL, stderr=self.log)
         self.log.close()
         self.drain = Drain(self.process.stdout) if calls else None
-        self.begun = time.monotonic()
 
     def alive(self):
         return self.process.poll() is None

@@ -1,7 +1,7 @@
 """Injects faults, one after another, and measures their effect on clients.
 
     fault.sh NAME... | --all | --list  [--build FOLDER] [--class NAME]
-             [--device cuda:0] [--json FILE] [--page FILE] [--keep-going]
+             [--device cuda:0] [--json FILE] [--page FILE]
 
 Each row of faults.toml describes a fault and the accepted results. Exits with 0
 if every result was accepted. Servers listen on loopback or in network
@@ -315,7 +315,6 @@ def main():
                         "commas, also replace cpu:1 and so on")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--page", type=pathlib.Path)
-    parser.add_argument("--times", type=int, default=1)
     arguments = parser.parse_args()
     defaults = {"sign": "none", "failed": 0, "detected_s": 5, "recovered_s": 5}
     classes = tomllib.loads((HERE / "faults.toml").read_text())

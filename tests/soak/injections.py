@@ -23,12 +23,16 @@ def inject(scene, line):
     VERBS[verb](scene, *words)
 
 
+def server_of(scene, name):
+    return scene.servers[int(name) if name.isdigit() else name]
+
+
 def kill(scene, number):
-    scene.servers[int(number)].kill()
+    server_of(scene, number).kill()
 
 
 def start(scene, number):
-    server = scene.servers[int(number)]
+    server = server_of(scene, number)
     if server.alive():
         server.wait(60)
     elif not server.exits or len(server.exits) < server.lives:
@@ -37,19 +41,19 @@ def start(scene, number):
 
 
 def restart(scene, number):
-    scene.servers[int(number)].signal(signal.SIGTERM)
+    server_of(scene, number).signal(signal.SIGTERM)
     start(scene, number)
 
 
 def replace(scene, number):
-    server = scene.servers[int(number)]
+    server = server_of(scene, number)
     if server.alive():
         server.kill()
     start(scene, number)
 
 
 def send(scene, name, number):
-    scene.servers[int(number)].signal(getattr(signal, f"SIG{name}"))
+    server_of(scene, number).signal(getattr(signal, f"SIG{name}"))
 
 
 def send_many(scene, names, times, number):
@@ -115,14 +119,21 @@ def victims(scene, verb):
     if ":" in verb:
         scene.add_victim(verb)
         return
+    if verb == "retire":
+        scene.retire_victims()
+        return
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP,
               "continue": signal.SIGCONT}[verb]
     for victim in scene.victims:
         victim.signal(number)
 
 
+def caller(scene, name, which):
+    scene.callers[which].signal(getattr(signal, f"SIG{name}"))
+
+
 def limit(scene, what, number):
-    server = scene.servers[int(number)]
+    server = server_of(scene, number)
     value = 0
     if what == "AS":
         text = pathlib.Path(f"/proc/{server.pid}/statm").read_text()
@@ -134,6 +145,8 @@ def disk(scene, verb):
     filler = scene.folder / "full" / "filler"
     if verb == "free":
         filler.unlink(missing_ok=True)
+        # Truncates the log, like logrotate with copytruncate.
+        os.truncate(filler.with_name("log"), 0)
         return
     with open(filler, "wb", buffering=0) as file:
         try:
@@ -230,7 +243,7 @@ VERBS = {
     "kill": kill, "start": start, "restart": restart, "replace": replace,
     "signal": send, "signals": send_many, "wait": wait, "second": second,
     "relay": relay, "attack": attack, "callers": callers, "victims": victims,
-    "limit": limit, "disk": disk, "pipe": pipe, "clock": clock,
+    "caller": caller, "limit": limit, "disk": disk, "pipe": pipe, "clock": clock,
     "tremble": tremble, "certificate": certificate, "tokens": tokens,
     "link": link, "cuda": cuda,
 }

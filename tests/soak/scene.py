@@ -95,7 +95,7 @@ class Scene:
             options["before"] = ["prlimit", "--nofile=64:64"]
         if "full" in self.has:
             self.disk = SmallDisk(self.folder / "full")
-            options["stderr"] = open(self.disk.path / "log", "wb")
+            options["stderr"] = open(self.disk.path / "log", "ab")
             options["port_file"] = self.disk.path / "port"
         if "pipe" in self.has:
             self.pipe, options["stderr"] = os.pipe()

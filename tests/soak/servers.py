@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -64,12 +63,11 @@ class Server:
     """
 
     def __init__(self, build, folder, number, flags=(), *, address=None,
-                 env=None, before=(), stderr=None, port_file=None,
-                 metrics=True):
+                 env=None, before=(), stderr=None, port_file=None):
         self.build, self.number, self.flags = build, number, list(flags)
         self.folder = pathlib.Path(folder)
         self.address = address or f"127.0.0.1:{free_port()}"
-        self.metrics_address = f"127.0.0.1:{free_port()}" if metrics else None
+        self.metrics_address = f"127.0.0.1:{free_port()}"
         self.env = {**os.environ, **(env or {})}
         self.before, self.stderr = list(before), stderr
         self.port_file = port_file
@@ -79,16 +77,15 @@ class Server:
     def log_path(self):
         return self.folder / f"server{self.number}.{self.lives}.log"
 
-    def start(self, wait=True):
+    def start(self):
         self.lives += 1
         command = [*self.before, str(self.build.quantd), "--listen",
-                   self.address, "--log-format", "json"]
+                   self.address, "--log-format", "json",
+                   "--metrics-address", self.metrics_address]
         if "--memory-budget" not in self.flags:
             command += ["--memory-budget", "128MiB"]
         if not any(f.startswith("--drain-delay") for f in self.flags):
             command += ["--drain-delay-ms", "0"]
-        if self.metrics_address:
-            command += ["--metrics-address", self.metrics_address]
         if self.port_file:
             command += ["--port-file", str(self.port_file)]
         command += self.flags
@@ -100,8 +97,7 @@ class Server:
                                         stdout=subprocess.DEVNULL)
         if self.stderr is None:
             log.close()
-        if wait:
-            self.wait_ready()
+        self.wait_ready()
 
     def wait_ready(self, patience=60):
         end = time.monotonic() + patience
@@ -109,15 +105,10 @@ class Server:
             if self.process.poll() is not None:
                 raise RuntimeError(f"server {self.number} ended with "
                                    f"{self.process.returncode}: {self.log()}")
-            if self.answers():
+            if self.get("/healthz") is not None:
                 return
             time.sleep(0.02)
         raise RuntimeError(f"server {self.number} did not start: {self.log()}")
-
-    def answers(self):
-        if self.metrics_address:
-            return self.get("/healthz") is not None
-        return pathlib.Path(self.address.removeprefix("unix:")).exists()
 
     @property
     def pid(self):
@@ -180,10 +171,6 @@ class Server:
 
     def sample(self):
         return sample(self.pid)
-
-    def limit(self, which, value):
-        resource.prlimit(self.pid, which, (value, resource.RLIM_INFINITY
-                                           if value is None else value))
 
 
 def sample(pid):

@@ -104,10 +104,13 @@ class Soak:
             self.call("gpu", f"local:{self.device.split(',')[0]}",
                       "quantize:1,dequantize:1,amax:1", 40)
 
-    def add_victim(self):
+    def step_clock(self, seconds):
+        self.step.set(seconds)
+
+    def add_victim(self, kinds):
         number = len(self.retired) + len(self.victims)
         victim = Caller(self.build, self.folder, f"victim{number}",
-                        self.servers["main"].address, "amax:2", "--seconds",
+                        self.servers["main"].address, kinds, "--seconds",
                         str(int(self.seconds) + 600), "--pace-ms", "5",
                         *self.secure())
         self.victims.append(victim)

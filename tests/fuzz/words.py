@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Prints a libFuzzer dictionary: the words in string literals of a target's
-parsers and of the files in their folders, and the lines of its file in
-dictionaries/, which has words that are in no literal.
+parsers and of the files in their folders. The corpora have other words.
 
     tests/fuzz/words.py TARGET
 """
@@ -16,16 +15,12 @@ LITERAL = re.compile(r'(?<!include )"([^"\\\s]{1,40})"')
 
 
 def main():
-    target = sys.argv[1]
     words = set()
-    for folder in {(ROOT / name).parent for name in PARSERS[target]}:
+    for folder in {(ROOT / name).parent for name in PARSERS[sys.argv[1]]}:
         for source in folder.rglob("*.cc"):
             found = LITERAL.findall(source.read_text(encoding="utf-8"))
             words.update(word.lstrip("-") or word for word in found)
     print(*(f'"{word}"' for word in sorted(words)), sep="\n")
-    own = ROOT / f"tests/fuzz/dictionaries/{target}.dict"
-    if own.exists():
-        print(own.read_text(encoding="utf-8"), end="")
 
 
 if __name__ == "__main__":

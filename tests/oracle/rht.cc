@@ -1,6 +1,5 @@
 #include "tests/oracle/rht.h"
 
-#include <bit>
 #include <cmath>
 
 #include "tests/oracle/fp32.h"
@@ -49,21 +48,6 @@ void RotateBack(float* y, const Mask& mask, int n) {
   for (int i = 0; i < n; ++i) {
     y[i] = Narrow(double{y[i]} * Sign(mask, i) + 0.0);
   }
-}
-
-std::vector<float> RotateExactly(const float* x, const Mask& mask, int n) {
-  const long double factor = std::sqrt(1.0L / n);
-  std::vector<float> y(n);
-  for (int j = 0; j < n; ++j) {
-    long double sum = 0;
-    for (int i = 0; i < n; ++i) {
-      const bool flips = std::popcount(static_cast<unsigned>(i & j)) % 2 == 1;
-      const long double term = static_cast<long double>(x[i]) * Sign(mask, i);
-      sum += flips ? -term : term;
-    }
-    y[j] = static_cast<float>(sum * factor);
-  }
-  return y;
 }
 
 }  // namespace quantd::oracle

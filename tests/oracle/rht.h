@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 namespace quantd::oracle {
 
@@ -22,10 +21,6 @@ Mask Repeat(uint16_t bits);
 // Rotates `n` values in place, n in {16, 32, 64, 128}, rounding only to fp32.
 void Rotate(float* x, const Mask& mask, int n = 16);
 void RotateBack(float* y, const Mask& mask, int n = 16);
-// The rotation as a matrix product in long double, with one rounding to fp32.
-// Before that rounding it is exact for values of similar magnitude, except for
-// the factor of dimensions 32 and 128.
-std::vector<float> RotateExactly(const float* x, const Mask& mask, int n = 16);
 
 }  // namespace quantd::oracle
 

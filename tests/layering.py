@@ -131,7 +131,7 @@ tests/client/quantctl/bench: client/quantctl/bench tests/client/quantctl
 tests/fuzz: kernels/device proto proto/stream tests/fuzz/targets include/quantd absl
 tests/fuzz/targets: proto proto/memory proto/net proto/stream include/quantd client/net client/files client/checkpoint client/checkpoint/check client/checkpoint/lint server/config server/memory server/net server/observe tests/fuzz tests/testing/loopback.h absl fmt google nlohmann
 tests/soak: include/quantd client/net/address.h client/net/channel.h client/net/channel_credentials.h absl grpcpp messages CLI
-tests/attack/edge: tests/testing/loopback.h
+tests/attack/edge: tests/bench/rpc_process.h tests/testing/loopback.h
 tests/attack: include/quantd tests/attack/edge tests/bench/rpc_process.h tests/client/temp_dir.h absl messages nlohmann openssl CLI gtest
 tests/bench: include/quantd tests/client/temp_dir.h kernels/plan kernels/plan/profile kernels/device kernels/cpu/thread_pool.h kernels/cuda kernels/arith/codec.h proto/net/allocator.h grpcpp messages nlohmann cuda CLI
 tests/emulation: cuda

@@ -1,9 +1,6 @@
 #include "tests/attack/attacked_server.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -198,10 +195,9 @@ int AttackedServer::Stop(double patience_seconds) {
 }
 
 int AttackedServer::Crash() {
-  constexpr int kRunning = -1000;
   EndWatch();
   const int code = process_->WaitForExit(0);
-  return code == kRunning ? 0 : code;
+  return code == bench::Process::kRunning ? 0 : code;
 }
 
 AttackerProcess::AttackerProcess(const AttackedServer& server,
@@ -229,37 +225,14 @@ AttackerProcess::AttackerProcess(const AttackedServer& server,
   if (setting.way == Way::kEdge) {
     command.insert(command.end(), {"--source", "127.0.0.2"});
   }
-  std::vector<char*> argv;
-  for (std::string& word : command) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
-  pid_ = fork();
-  if (pid_ == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  output_ = ends[0];
+  process_ = std::make_unique<bench::Process>(command);
 }
-
-AttackerProcess::~AttackerProcess() { Stop(); }
 
 Deeds AttackerProcess::Stop() {
   Deeds deeds;
-  if (pid_ <= 0) return deeds;
-  kill(pid_, SIGTERM);
-  std::string text;
-  char buffer[1024];
-  ssize_t n = 0;
-  while ((n = read(output_, buffer, sizeof(buffer))) > 0) {
-    text.append(buffer, static_cast<size_t>(n));
-  }
-  close(output_);
-  waitpid(pid_, nullptr, 0);
-  pid_ = -1;
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  process_->Signal(SIGTERM);
+  process_->WaitForExit(60);
+  const auto json = nlohmann::json::parse(process_->Log(), nullptr, false);
   if (json.is_object()) {
     deeds.connections = json.value("connections", 0);
     deeds.failed_connections = json.value("failed_connections", 0);

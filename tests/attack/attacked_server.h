@@ -115,12 +115,10 @@ class AttackerProcess {
                   std::chrono::milliseconds time,
                   const std::vector<std::string>& arguments,
                   bool shows_token = true);
-  ~AttackerProcess();
   Deeds Stop();
 
  private:
-  pid_t pid_ = -1;
-  int output_ = -1;
+  std::unique_ptr<bench::Process> process_;
 };
 
 }  // namespace quantd::attack

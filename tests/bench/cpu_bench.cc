@@ -34,101 +34,49 @@
 namespace {
 
 using quantd::Format;
-using quantd::Profile;
 using quantd::QuantizeOptions;
 using quantd::Usage;
+
+void Nothing(QuantizeOptions&) {}
+void GivenAmax(QuantizeOptions& o) {
+  if (HasRowwise(o.usage)) o.rowwise_amax = {5.0f};
+  if (HasColumnwise(o.usage)) o.columnwise_amax = {5.0f};
+}
 
 struct Case {
   const char* name;
   Format format;
   Usage usage;
-  void (*also)(QuantizeOptions&);
+  void (*amax)(QuantizeOptions&) = Nothing;
+  void (*also)(QuantizeOptions&) = Nothing;
 };
-
-void GivenAmax(QuantizeOptions& o) {
-  if (HasRowwise(o.usage)) o.rowwise_amax = {5.0f};
-  if (HasColumnwise(o.usage)) o.columnwise_amax = {5.0f};
-}
-void RotateColumns(QuantizeOptions& o) { o.rht.columnwise = true; }
-void EstimateColumns(QuantizeOptions& o) {
-  o.rht.columnwise = true;
-  o.nvfp4.amax_estimation_scale = 2.0f;
-}
-void Nothing(QuantizeOptions&) {}
-
-template <Profile kProfile>
-void Of(QuantizeOptions& o) {
-  GivenAmax(o);
-  o.profile = kProfile;
-}
 
 constexpr Case kCases[] = {
     {"nvfp4_row", Format::kNvfp4, Usage::kRowwise, GivenAmax},
-    {"nvfp4_row_modelopt", Format::kNvfp4, Usage::kRowwise,
-     Of<Profile::kModelopt047>},
-    {"nvfp4_row_compressed_tensors", Format::kNvfp4, Usage::kRowwise,
-     Of<Profile::kCompressedTensors020>},
-    {"nvfp4_row_torchao", Format::kNvfp4, Usage::kRowwise,
-     Of<Profile::kTorchao018>},
-    {"nvfp4_row_comfy", Format::kNvfp4, Usage::kRowwise,
-     Of<Profile::kComfy0240>},
-    {"nvfp4_row_rht", Format::kNvfp4, Usage::kRowwise,
-     [](QuantizeOptions& o) {
-       o.rht.rowwise = true;
-       o.rowwise_amax = {5.0f};
-     }},
-    {"nvfp4_row_rht_amax", Format::kNvfp4, Usage::kRowwise,
+    {"nvfp4_row_rht", Format::kNvfp4, Usage::kRowwise, GivenAmax,
      [](QuantizeOptions& o) { o.rht.rowwise = true; }},
-    {"nvfp4_col_rht", Format::kNvfp4, Usage::kColumnwise,
+    {"nvfp4_col_rht", Format::kNvfp4, Usage::kColumnwise, GivenAmax,
+     [](QuantizeOptions& o) { o.rht.columnwise = true; }},
+    {"nvfp4_both_rht", Format::kNvfp4, Usage::kBoth, GivenAmax,
+     [](QuantizeOptions& o) { o.rht.rowwise = o.rht.columnwise = true; }},
+    {"nvfp4_row_stochastic", Format::kNvfp4, Usage::kRowwise, GivenAmax,
+     [](QuantizeOptions& o) { o.rounding = quantd::Rounding::kStochastic; }},
+    {"nvfp4_row_4over6", Format::kNvfp4, Usage::kRowwise, GivenAmax,
      [](QuantizeOptions& o) {
-       o.rht.columnwise = true;
-       o.columnwise_amax = {5.0f};
-     }},
-    {"nvfp4_both_rht", Format::kNvfp4, Usage::kBoth,
-     [](QuantizeOptions& o) {
-       o.rht.rowwise = o.rht.columnwise = true;
-       GivenAmax(o);
-     }},
-    // Rows that compute the amax, and rows that estimate it, for comparison.
-    {"nvfp4_col_rht_amax", Format::kNvfp4, Usage::kColumnwise, RotateColumns},
-    {"nvfp4_col_rht_estimate", Format::kNvfp4, Usage::kColumnwise,
-     EstimateColumns},
-    {"nvfp4_row_col_rht_amax", Format::kNvfp4, Usage::kBoth, RotateColumns},
-    {"nvfp4_row_col_rht_estimate", Format::kNvfp4, Usage::kBoth,
-     EstimateColumns},
-    {"nvfp4_row_col_statistics", Format::kNvfp4, Usage::kBoth,
-     [](QuantizeOptions& o) {
-       GivenAmax(o);
-       o.statistics = true;
-     }},
-    {"nvfp4_row_stochastic", Format::kNvfp4, Usage::kRowwise,
-     [](QuantizeOptions& o) {
-       GivenAmax(o);
-       o.rounding = quantd::Rounding::kStochastic;
-     }},
-    {"nvfp4_row_4over6", Format::kNvfp4, Usage::kRowwise,
-     [](QuantizeOptions& o) {
-       GivenAmax(o);
        o.nvfp4.four_over_six = quantd::FourOverSix::kMae;
      }},
-    {"nvfp4_row_search", Format::kNvfp4, Usage::kRowwise,
-     [](QuantizeOptions& o) {
-       GivenAmax(o);
-       o.nvfp4.scale_search = true;
-     }},
+    {"nvfp4_row_search", Format::kNvfp4, Usage::kRowwise, GivenAmax,
+     [](QuantizeOptions& o) { o.nvfp4.scale_search = true; }},
     {"nvfp4_2d_both", Format::kNvfp4Square, Usage::kBoth, GivenAmax},
-    {"mxfp8_row", Format::kMxfp8E4M3, Usage::kRowwise, Nothing},
-    {"mxfp8_col", Format::kMxfp8E4M3, Usage::kColumnwise, Nothing},
-    {"mxfp8_both", Format::kMxfp8E4M3, Usage::kBoth, Nothing},
-    {"mxfp4_both", Format::kMxfp4, Usage::kBoth, Nothing},
+    {"mxfp8_row", Format::kMxfp8E4M3, Usage::kRowwise},
+    {"mxfp8_col", Format::kMxfp8E4M3, Usage::kColumnwise},
+    {"mxfp8_both", Format::kMxfp8E4M3, Usage::kBoth},
+    {"mxfp4_both", Format::kMxfp4, Usage::kBoth},
     {"fp8_e4m3_row", Format::kFp8E4M3, Usage::kRowwise, GivenAmax},
-    {"fp8_e4m3_row_amax", Format::kFp8E4M3, Usage::kRowwise, Nothing},
     {"fp8_e4m3_both", Format::kFp8E4M3, Usage::kBoth, GivenAmax},
-    {"fp8_block_row", Format::kFp8BlockE4M3, Usage::kRowwise, Nothing},
-    {"fp8_block_both", Format::kFp8BlockE4M3, Usage::kBoth, Nothing},
-    {"fp8_block_2d_both", Format::kFp8SquareE4M3, Usage::kBoth, Nothing},
-    {"dbias", Format::kNvfp4, Usage::kNone,
-     [](QuantizeOptions& o) { o.dbias = true; }},
+    {"fp8_block_row", Format::kFp8BlockE4M3, Usage::kRowwise},
+    {"fp8_block_both", Format::kFp8BlockE4M3, Usage::kBoth},
+    {"fp8_block_2d_both", Format::kFp8SquareE4M3, Usage::kBoth},
 };
 
 // A measured row: its name, and a function that runs it once and returns
@@ -250,6 +198,7 @@ int main(int argc, char** argv) {
         QuantizeOptions o;
         o.format = c.format;
         o.usage = c.usage;
+        c.amax(o);
         c.also(o);
         const auto plan = quantd::PlanFor(rows, cols, o);
         table.push_back(

@@ -1,17 +1,13 @@
-// Measures jobs on every type of the caller's memory and on the job's own
-// memory ("own"), and copies by the copy engines. All alternate in one run.
-// Results are medians.
+// Measures jobs on types of the caller's memory, and copies by the copy
+// engines. All alternate in one run. Results are medians.
 //
 //   lent_bench [RESULTS.json COMMIT DATE]
 //
-// Jobs quantize bf16 to rowwise NVFP4 with RHT. The ceiling for host memory is
-// a copy of the input to the device and one of the outputs back, on registered
-// memory for that type, else on page-locked memory. They overlap if the amax is
-// given, and follow each other if it is computed. The ceiling for device memory
+// Jobs quantize bf16 to rowwise NVFP4 with RHT and a given amax. The ceiling
+// for host memory is a copy of the input to the device and one of the outputs
+// back at the same time, on page-locked memory. The ceiling for device memory
 // is the kernels' time. Exits with 77 without a GPU.
 #include <cuda_runtime_api.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -55,31 +51,17 @@ double Microseconds(const Work& work) {
       .count();
 }
 
-enum class Kind { kJob, kPageable, kPageLocked, kRegistered, kDevice };
-constexpr const char* kNames[] = {"own", "pageable", "page-locked",
-                                  "registered", "device"};
+enum class Kind { kPageable, kPageLocked, kDevice };
+constexpr const char* kNames[] = {"pageable", "page-locked", "device"};
 
 // Memory of one type. Every type is filled with the same values.
 class Memory {
  public:
-  Memory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
+  Memory(Kind kind, size_t bytes) : kind_(kind) {
     if (kind == Kind::kDevice) {
       Check(cudaMalloc(&p_, bytes));
     } else if (kind == Kind::kPageLocked) {
       Check(cudaMallocHost(&p_, bytes));
-    } else if (kind == Kind::kRegistered) {
-      // Maps memory as a server maps the memory that clients share.
-      const int fd = memfd_create("lent_bench", MFD_CLOEXEC);
-      if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-        std::perror("memfd");
-        std::exit(1);
-      }
-      p_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_POPULATE, fd, 0);
-      close(fd);
-      if (p_ == MAP_FAILED) std::exit(1);
-      madvise(p_, bytes, MADV_HUGEPAGE);
-      Check(cudaHostRegister(p_, bytes, cudaHostRegisterPortable));
     } else {
       p_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     }
@@ -99,9 +81,6 @@ class Memory {
       cudaFree(p_);
     } else if (kind_ == Kind::kPageLocked) {
       cudaFreeHost(p_);
-    } else if (kind_ == Kind::kRegistered) {
-      cudaHostUnregister(p_);
-      munmap(p_, bytes_);
     } else {
       std::free(p_);
     }
@@ -113,19 +92,17 @@ class Memory {
 
  private:
   const Kind kind_;
-  const size_t bytes_;
   void* p_ = nullptr;
 };
 
 // Copies the plan's input and outputs by the copy engines alone.
 class Copies {
  public:
-  Copies(Kind host, size_t in, size_t out, bool at_once)
+  Copies(size_t in, size_t out)
       : in_(in),
         out_(out),
-        at_once_(at_once),
-        host_in_(host, in),
-        host_out_(host, out),
+        host_in_(Kind::kPageLocked, in),
+        host_out_(Kind::kPageLocked, out),
         device_in_(Kind::kDevice, in),
         device_out_(Kind::kDevice, out) {
     for (cudaStream_t& s : streams_) {
@@ -139,14 +116,13 @@ class Copies {
     Check(cudaMemcpyAsync(device_in_.data(), host_in_.data(), in_,
                           cudaMemcpyHostToDevice, streams_[0]));
     Check(cudaMemcpyAsync(host_out_.data(), device_out_.data(), out_,
-                          cudaMemcpyDeviceToHost, streams_[at_once_ ? 1 : 0]));
+                          cudaMemcpyDeviceToHost, streams_[1]));
     for (cudaStream_t s : streams_) Check(cudaStreamSynchronize(s));
   }
 
  private:
   const size_t in_;
   const size_t out_;
-  const bool at_once_;
   const Memory host_in_, host_out_, device_in_, device_out_;
   cudaStream_t streams_[2] = {};
 };
@@ -156,28 +132,21 @@ class Case {
   Case(Backend& backend, std::shared_ptr<const Plan> plan, Kind kind)
       : backend_(backend),
         plan_(std::move(plan)),
-        kind_(kind),
         in_(kind, plan_->input_bytes()),
         out_(kind, plan_->output_bytes()) {}
 
   void Run() {
     LentMemory lent;
-    if (kind_ != Kind::kJob) {
-      for (const TensorSpec& t : plan_->inputs()) {
-        lent.inputs.push_back(in_.span(t.offset, t.size));
-      }
-      for (const TensorSpec& t : plan_->outputs()) {
-        lent.outputs.push_back(out_.span(t.offset, t.size));
-      }
+    for (const TensorSpec& t : plan_->inputs()) {
+      lent.inputs.push_back(in_.span(t.offset, t.size));
+    }
+    for (const TensorSpec& t : plan_->outputs()) {
+      lent.outputs.push_back(out_.span(t.offset, t.size));
     }
     double kernels = 0;
     us.push_back(Microseconds([&] {
       auto job = backend_.Begin(plan_, std::move(lent));
       Check(job.status());
-      if (kind_ == Kind::kJob) {
-        std::copy_n(static_cast<const std::byte*>(in_.data()),
-                    plan_->input_bytes(), (*job)->staging().data());
-      }
       const auto report = (*job)->Run();
       Check(report.status());
       kernels = static_cast<double>(report->times.compute_ns) / 1e3;
@@ -191,11 +160,10 @@ class Case {
  private:
   Backend& backend_;
   const std::shared_ptr<const Plan> plan_;
-  const Kind kind_;
   const Memory in_, out_;
 };
 
-void Measure(Backend& backend, size_t bytes, bool given, Json* rows) {
+void Measure(Backend& backend, size_t bytes, Json* rows) {
   const int64_t columns =
       std::min<int64_t>(kColumns, static_cast<int64_t>(bytes) / 64);
   const TensorDesc tensor = {
@@ -203,42 +171,33 @@ void Measure(Backend& backend, size_t bytes, bool given, Json* rows) {
   QuantizeOptions o;
   o.format = Format::kNvfp4;
   o.rht.rowwise = true;
-  if (given) o.rowwise_amax = {16.0f};
+  o.rowwise_amax = {16.0f};
   auto made = MakeQuantizePlan(tensor, o);
   Check(made.status());
   const auto plan = std::make_shared<const Plan>(*std::move(made));
-  const Copies bare(Kind::kPageLocked, plan->input_bytes(),
-                    plan->output_bytes(), given);
-  const Copies registered(Kind::kRegistered, plan->input_bytes(),
-                          plan->output_bytes(), given);
+  const Copies bare(plan->input_bytes(), plan->output_bytes());
   std::vector<double> bare_us;
-  std::vector<double> registered_us;
   std::vector<std::unique_ptr<Case>> cases;
-  for (const Kind kind : {Kind::kJob, Kind::kPageable, Kind::kPageLocked,
-                          Kind::kRegistered, Kind::kDevice}) {
+  for (const Kind kind : {Kind::kPageable, Kind::kPageLocked, Kind::kDevice}) {
     cases.push_back(std::make_unique<Case>(backend, plan, kind));
   }
   const int rounds = bytes >= size_t{64} << 20 ? 11 : 101;
   for (int i = 0; i < rounds; ++i) {
     bare_us.push_back(Microseconds([&] { bare.Run(); }));
-    registered_us.push_back(Microseconds([&] { registered.Run(); }));
     for (const auto& c : cases) c->Run();
   }
   for (size_t k = 0; k < cases.size(); ++k) {
     const double us = Median(cases[k]->us);
     const bool device = static_cast<Kind>(k) == Kind::kDevice;
-    const bool mapped = static_cast<Kind>(k) == Kind::kRegistered;
-    const double ceiling = device ? Median(cases[k]->kernel_us)
-                                  : Median(mapped ? registered_us : bare_us);
+    const double ceiling = Median(device ? cases[k]->kernel_us : bare_us);
     std::printf(
-        "%-12s %9zu KiB amax %-6s %10.1f us %8.2f GB/s %10.1f us %s "
+        "%-12s %9zu KiB %10.1f us %8.2f GB/s %10.1f us %s "
         "%6.3f, %7.1f us above it\n",
-        kNames[k], bytes >> 10, given ? "given" : "found", us,
-        static_cast<double>(bytes) / us / 1e3, ceiling,
-        device ? "kernels" : "copies ", ceiling / us, us - ceiling);
+        kNames[k], bytes >> 10, us, static_cast<double>(bytes) / us / 1e3,
+        ceiling, device ? "kernels" : "copies ", ceiling / us, us - ceiling);
     rows->push_back({{"memory", kNames[k]},
                      {"bytes", bytes},
-                     {"amax", given ? "given" : "found"},
+                     {"amax", "given"},
                      {"us", us},
                      {"gbps", static_cast<double>(bytes) / us / 1e3},
                      {"ceiling", device ? "kernels" : "copies"},
@@ -256,11 +215,8 @@ int Main(int argc, char** argv) {
   auto backend = OpenBackend("cuda:0", {.memory_limit = size_t{4} << 30});
   Check(backend.status());
   Json rows = Json::array();
-  for (const bool given : {true, false}) {
-    for (const size_t kib :
-         {4, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10}) {
-      Measure(**backend, kib << 10, given, &rows);
-    }
+  for (const size_t kib : {4, 1 << 10, 4 << 10, 64 << 10, 256 << 10}) {
+    Measure(**backend, kib << 10, &rows);
   }
   if (argc == 4) {
     const Json json = {{"benchmark", "lent_bench"},

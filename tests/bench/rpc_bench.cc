@@ -84,12 +84,9 @@ class Client {
     }
   }
 
-  // Makes `calls` calls, one after the other, and appends the microseconds of
-  // each. Returns false if one failed.
-  bool Run(const grpc::ByteBuffer& request, int calls,
-           std::vector<double>* latency) {
+  // Makes `calls` calls, one after the other. Returns false if one failed.
+  bool Run(const grpc::ByteBuffer& request, int calls) {
     for (int i = 0; i < calls; ++i) {
-      const auto start = Clock::now();
       grpc::ClientContext context;
       context.AddMetadata("quantd-request-bytes",
                           std::to_string(request.Length()));
@@ -107,9 +104,6 @@ class Client {
                      status.error_message().c_str());
         return false;
       }
-      latency->push_back(
-          std::chrono::duration<double, std::micro>(Clock::now() - start)
-              .count());
     }
     return true;
   }
@@ -119,38 +113,21 @@ class Client {
   grpc::CompletionQueue queue_;
 };
 
-struct Samples {
-  std::vector<double> gbps;     // of request and reply bytes, one each round
-  std::vector<double> faults;   // of the server, per call, one each round
-  std::vector<double> cpu;      // of the server, us per call, one each round
-  std::vector<double> latency;  // microseconds, of every call
-};
-
 struct Contender {
   std::string name;
   std::unique_ptr<ServerProcess> server;
   std::unique_ptr<Client> client;
-  std::vector<Samples> samples{std::size(kSizes)};
+  // GB/s of request and reply bytes, for each size and round.
+  std::vector<double> gbps[std::size(kSizes)];
 };
-
-std::string Congestion() {
-  std::ifstream file("/proc/sys/net/ipv4/tcp_congestion_control");
-  std::string name = "unknown";
-  file >> name;
-  return name;
-}
 
 bool Measure(Contender& contender, size_t size, bool keep) {
   const std::vector<grpc::Slice> slices = MakeRequest(kSizes[size].bytes);
   const grpc::ByteBuffer request(slices.data(), slices.size());
   const int calls =
       keep ? kSizes[size].calls : std::max(4, kSizes[size].calls / 10);
-  Samples& samples = contender.samples[size];
-  std::vector<double> latency;
-  const uint64_t faults = contender.server->MinorFaults();
-  const double cpu = contender.server->CpuSeconds();
   const auto start = Clock::now();
-  if (!contender.client->Run(request, calls, &latency)) {
+  if (!contender.client->Run(request, calls)) {
     std::fprintf(stderr, "%s failed at %s\n%s\n", contender.name.c_str(),
                  kSizes[size].name, contender.server->Log().c_str());
     return false;
@@ -159,36 +136,24 @@ bool Measure(Contender& contender, size_t size, bool keep) {
       std::chrono::duration<double>(Clock::now() - start).count();
   if (!keep) return true;
   const size_t bytes = kSizes[size].bytes + EchoBytes(kSizes[size].bytes);
-  samples.gbps.push_back(static_cast<double>(bytes) * calls / seconds / 1e9);
-  samples.faults.push_back(
-      static_cast<double>(contender.server->MinorFaults() - faults) / calls);
-  samples.cpu.push_back((contender.server->CpuSeconds() - cpu) * 1e6 / calls);
-  samples.latency.insert(samples.latency.end(), latency.begin(), latency.end());
+  contender.gbps[size].push_back(static_cast<double>(bytes) * calls / seconds /
+                                 1e9);
   return true;
 }
 
 void Report(const std::vector<Contender>& contenders, Json* json) {
-  std::printf("%-16s %-7s %8s %8s %10s %10s %12s %12s\n", "server", "size",
-              "GB/s", "of echo", "p50 us", "p99 us", "cpu us/call",
-              "faults/call");
+  std::printf("%-16s %-7s %8s %8s\n", "server", "size", "GB/s", "of echo");
   for (size_t s = 0; s < std::size(kSizes); ++s) {
-    const double echo = Median(contenders[0].samples[s].gbps);
+    const double echo = Median(contenders[0].gbps[s]);
     for (const Contender& c : contenders) {
-      const Samples& x = c.samples[s];
-      const Json row = {{"server", c.name},
-                        {"size_bytes", kSizes[s].bytes},
-                        {"gb_per_s", Median(x.gbps)},
-                        {"gb_per_s_rounds", x.gbps},
-                        {"ratio_to_echo", Median(x.gbps) / echo},
-                        {"p50_us", Median(x.latency)},
-                        {"p99_us", Quantile(x.latency, 0.99)},
-                        {"server_cpu_us_per_call", Median(x.cpu)},
-                        {"minor_faults_per_call", Median(x.faults)}};
-      std::printf("%-16s %-7s %8.3f %8.2f %10.1f %10.1f %12.1f %12.1f\n",
-                  c.name.c_str(), kSizes[s].name, Median(x.gbps),
-                  Median(x.gbps) / echo, Median(x.latency),
-                  Quantile(x.latency, 0.99), Median(x.cpu), Median(x.faults));
-      json->push_back(row);
+      const double median = Median(c.gbps[s]);
+      std::printf("%-16s %-7s %8.3f %8.2f\n", c.name.c_str(), kSizes[s].name,
+                  median, median / echo);
+      json->push_back({{"server", c.name},
+                       {"size_bytes", kSizes[s].bytes},
+                       {"gb_per_s", median},
+                       {"gb_per_s_rounds", c.gbps[s]},
+                       {"ratio_to_echo", median / echo}});
     }
   }
 }
@@ -253,12 +218,8 @@ int Run(int argc, char** argv) {
   Json result = {{"benchmark", "rpc"},
                  {"rounds", rounds},
                  {"cores", std::thread::hardware_concurrency()},
-                 {"tcp_congestion_control", Congestion()},
                  {"device", device},
                  {"rows", Json::array()}};
-  std::printf("tcp congestion control: %s, %u cores, %d rounds\n",
-              Congestion().c_str(), std::thread::hardware_concurrency(),
-              rounds);
   Report(contenders, &result["rows"]);
   if (!json_path.empty()) {
     std::ofstream file(json_path);

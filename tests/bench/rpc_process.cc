@@ -58,9 +58,7 @@ std::pair<int, std::string> RunQuantd(const std::string& arguments,
   return {WEXITSTATUS(pclose(pipe)), text};
 }
 
-ServerProcess::ServerProcess(std::vector<std::string> command) {
-  const std::string port_file = directory_ / "port";
-  command.insert(command.end(), {"--port-file", port_file});
+void Process::Run(std::vector<std::string> command) {
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -68,10 +66,17 @@ ServerProcess::ServerProcess(std::vector<std::string> command) {
   pid_ = fork();
   if (pid_ == 0) {
     const int fd = open(log.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
     execv(argv[0], argv.data());
     _exit(127);
   }
+}
+
+ServerProcess::ServerProcess(std::vector<std::string> command) {
+  const std::string port_file = directory_ / "port";
+  command.insert(command.end(), {"--port-file", port_file});
+  Run(std::move(command));
   for (int i = 0; i < 6000 && pid_ > 0; ++i) {
     std::istringstream(ReadFile(port_file)) >> address_;
     if (running() || waitpid(pid_, nullptr, WNOHANG) == pid_) break;
@@ -79,21 +84,21 @@ ServerProcess::ServerProcess(std::vector<std::string> command) {
   }
 }
 
-ServerProcess::~ServerProcess() {
+Process::~Process() {
   if (pid_ > 0) {
     Signal(SIGTERM);
-    if (WaitForExit(30) == -1000) {
+    if (WaitForExit(30) == kRunning) {
       Signal(SIGKILL);
       WaitForExit(10);
     }
   }
 }
 
-void ServerProcess::Signal(int number) const {
+void Process::Signal(int number) const {
   if (pid_ > 0) kill(pid_, number);
 }
 
-int ServerProcess::WaitForExit(double seconds) {
+int Process::WaitForExit(double seconds) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (pid_ > 0) {
@@ -105,24 +110,12 @@ int ServerProcess::WaitForExit(double seconds) {
     if (std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  return -1000;
+  return kRunning;
 }
 
-uint64_t ServerProcess::MinorFaults() const {
+uint64_t Process::MinorFaults() const {
   const auto fields = StatFields(pid_);
   return fields.size() > 7 ? std::stoull(fields[7]) : 0;
-}
-
-double ServerProcess::CpuSeconds() const {
-  double nanoseconds = 0;
-  std::error_code error;
-  for (const auto& task : fs::directory_iterator(
-           "/proc/" + std::to_string(pid_) + "/task", error)) {
-    uint64_t on_cpu = 0;
-    std::istringstream(ReadFile(task.path() / "schedstat")) >> on_cpu;
-    nanoseconds += static_cast<double>(on_cpu);
-  }
-  return nanoseconds / 1e9;
 }
 
 uint64_t StatusOf(pid_t pid, const std::string& key) {
@@ -135,6 +128,6 @@ uint64_t StatusOf(pid_t pid, const std::string& key) {
   return 0;
 }
 
-std::string ServerProcess::Log() const { return ReadFile(directory_ / "log"); }
+std::string Process::Log() const { return ReadFile(directory_ / "log"); }
 
 }  // namespace quantd::bench

@@ -1,4 +1,4 @@
-// Server processes that a benchmark or test starts, observes and stops.
+// Processes that a benchmark or test starts, observes and stops.
 #ifndef QUANTD_TESTS_BENCH_RPC_PROCESS_H_
 #define QUANTD_TESTS_BENCH_RPC_PROCESS_H_
 
@@ -16,34 +16,45 @@ namespace quantd::bench {
 // Returns "VmHWM" or "VmRSS" of a process in bytes, or 0 if it has ended.
 uint64_t StatusOf(pid_t pid, const std::string& key);
 
-class ServerProcess {
+class Process {
  public:
-  // Runs `command` with "--port-file FILE" appended, and waits at most a minute
-  // until it has written its address. Its stderr goes to a file, see Log().
-  // Check running() afterwards.
-  explicit ServerProcess(std::vector<std::string> command);
+  // Runs `command`. Its output goes to a file, see Log().
+  explicit Process(const std::vector<std::string>& command) { Run(command); }
   // Ends the process and waits for it.
-  ~ServerProcess();
-  ServerProcess(const ServerProcess&) = delete;
+  ~Process();
+  Process(const Process&) = delete;
 
-  bool running() const { return !address_.empty(); }
-  const std::string& address() const { return address_; }
   pid_t pid() const { return pid_; }
 
   uint64_t MinorFaults() const;
-  double CpuSeconds() const;  // user and system time of live threads
   uint64_t Status(const std::string& key) const { return StatusOf(pid_, key); }
   std::string Log() const;
 
   void Signal(int number) const;
+  static constexpr int kRunning = -1000;
   // Waits at most `seconds` for the exit. Returns the exit code, the negative
-  // number of a signal, or -1000 if the process still runs.
+  // number of a signal, or kRunning if the process still runs.
   int WaitForExit(double seconds);
 
- private:
+ protected:
+  Process() = default;
+  void Run(std::vector<std::string> command);
+
   TempDir directory_;
-  std::string address_;
   pid_t pid_ = -1;
+};
+
+class ServerProcess : public Process {
+ public:
+  // Runs `command` with "--port-file FILE" appended, and waits at most a minute
+  // until it has written its address. Check running() afterwards.
+  explicit ServerProcess(std::vector<std::string> command);
+
+  bool running() const { return !address_.empty(); }
+  const std::string& address() const { return address_; }
+
+ private:
+  std::string address_;
 };
 
 // Returns the quantd binary of this build or bundle, found relative to this

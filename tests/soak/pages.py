@@ -1,6 +1,5 @@
 """Writes results as pages."""
 
-import json
 import os
 import pathlib
 import re
@@ -94,15 +93,6 @@ def fault_page(result):
                          f"{failed} | {row['wrong']} |")
         lines.append("")
     return "\n".join(lines + ["<!-- end of faults -->", ""])
-
-
-def compact(result):
-    """Returns JSON with one line for each pause."""
-    head = json.dumps({k: v for k, v in result.items() if k != "quiet"},
-                      indent=1)
-    pauses = ",\n".join(f'  {json.dumps(p, separators=(",", ":"))}'
-                        for p in result["quiet"])
-    return head.removesuffix("\n}") + f',\n "quiet": [\n{pauses}\n ]\n}}\n'
 
 
 def soak_sums(result):

@@ -305,7 +305,8 @@ def main():
     if arguments.results:
         arguments.results.mkdir(parents=True, exist_ok=True)
         (arguments.results / "SOAK.md").write_text(pages.soak_page(result))
-        (arguments.results / "soak.json").write_text(pages.compact(result))
+        (arguments.results / "soak.json").write_text(
+            json.dumps(result, indent=1) + "\n")
     print(pages.soak_summary(result))
     return 1 if result["complaints"] else 0
 

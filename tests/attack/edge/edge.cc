@@ -1,8 +1,5 @@
 #include "tests/attack/edge/edge.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -45,42 +42,22 @@ Edge::Edge(const std::string& server, const std::string& ready,
   if (program.empty()) return;
   address_ = LoopbackListener(1).target();  // the port is probably still free
   const size_t colon = ready.rfind(':');
-  const auto set = [](const char* name, const std::string& value) {
-    setenv(name, value.c_str(), 1);
-  };
-  set("EDGE_BIND", address_);
-  set("EDGE_CERTIFICATE", certificate);
-  set("EDGE_SERVER", server);
-  set("EDGE_READY_HOST", ready.substr(0, colon));
-  set("EDGE_READY_PORT", ready.substr(colon + 1));
-  pid_ = fork();
-  if (pid_ == 0) {
-    const int nowhere = open("/dev/null", O_RDWR);
-    dup2(nowhere, STDOUT_FILENO);
-    dup2(nowhere, STDERR_FILENO);
-    const char* const packed = std::getenv("EDGE_CONFIGURATION");
-    execl(program.c_str(), program.c_str(), "-db", "-f",
-          packed != nullptr ? packed : QUANTD_EDGE_CONFIGURATION, nullptr);
-    _exit(127);
-  }
+  const char* const packed = std::getenv("EDGE_CONFIGURATION");
+  process_ = std::make_unique<bench::Process>(std::vector<std::string>{
+      "/usr/bin/env", "EDGE_BIND=" + address_,
+      "EDGE_CERTIFICATE=" + certificate, "EDGE_SERVER=" + server,
+      "EDGE_READY_HOST=" + ready.substr(0, colon),
+      "EDGE_READY_PORT=" + ready.substr(colon + 1), program, "-db", "-f",
+      packed != nullptr ? packed : QUANTD_EDGE_CONFIGURATION});
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!Listens(address_)) {
     if (std::chrono::steady_clock::now() >= end ||
-        waitpid(pid_, nullptr, WNOHANG) != 0) {
-      End();
+        process_->WaitForExit(0) != bench::Process::kRunning) {
+      process_.reset();
       return;
     }
     std::this_thread::sleep_for(milliseconds(50));
   }
-}
-
-Edge::~Edge() { End(); }
-
-void Edge::End() {
-  if (pid_ <= 0) return;
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-  pid_ = -1;
 }
 
 }  // namespace quantd::attack

@@ -4,7 +4,10 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
+
+#include "tests/bench/rpc_process.h"
 
 namespace quantd::attack {
 
@@ -16,11 +19,9 @@ class Edge {
   // listens or has failed.
   Edge(const std::string& server, const std::string& ready,
        const std::string& certificate);
-  ~Edge();
-  Edge(const Edge&) = delete;
 
-  bool running() const { return pid_ > 0; }
-  pid_t pid() const { return pid_; }
+  bool running() const { return process_ != nullptr; }
+  pid_t pid() const { return running() ? process_->pid() : -1; }
   const std::string& address() const { return address_; }
 
   // Returns whether HAProxy is installed: in PATH, in /usr/sbin, or at the path
@@ -28,10 +29,8 @@ class Edge {
   static bool IsHere();
 
  private:
-  void End();
-
   std::string address_;
-  pid_t pid_ = -1;
+  std::unique_ptr<bench::Process> process_;
 };
 
 }  // namespace quantd::attack

@@ -138,10 +138,8 @@ int Run(int argc, char** argv) {
     return 1;
   }
   std::vector<uint64_t> peaks;
-  std::vector<double> used;
   for (const ServerProcess& server : servers) {
     peaks.push_back(server.Status("VmHWM"));
-    used.push_back(server.CpuSeconds());
   }
   RhtAmaxOptions ask;
   ask.rowwise_rht = true;
@@ -200,7 +198,6 @@ int Run(int argc, char** argv) {
                            {"bands", one->bands()},
                            {"seconds", seconds},
                            {"server_peak_bytes", peaks},
-                           {"server_cpu_seconds", used},
                            {"bytes_same_as_two_calls", compared},
                            {"oracle_elements", elements},
                            {"wrong", wrong}}

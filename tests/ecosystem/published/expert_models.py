@@ -153,12 +153,9 @@ copy vision_model.positional_embedding_vlm 577,W  # {TABLE}
 plain vision_model.patch_embedding.linear.weight W,588  # vision tower: vLLM builds it with quant_config=None
 copy vision_model.{{layernorm_pre,layernorm_post}}.{{weight,bias}} W
 copy vision_model.model.layers.{{0-33}}.{{input,post_attention}}_layernorm.{{weight,bias}} W
-plain vision_model.model.layers.{{0-33}}.self_attn.{{q,k,v,o}}_proj.weight W,W  # vision tower: vLLM builds it with quant_config=None
-copy vision_model.model.layers.{{0-33}}.self_attn.{{q,k,v,o}}_proj.bias W
-plain vision_model.model.layers.{{0-33}}.mlp.fc1.weight F,W  # vision tower: vLLM builds it with quant_config=None
-copy vision_model.model.layers.{{0-33}}.mlp.fc1.bias F
-plain vision_model.model.layers.{{0-33}}.mlp.fc2.weight W,F  # vision tower: vLLM builds it with quant_config=None
-copy vision_model.model.layers.{{0-33}}.mlp.fc2.bias W
+plain vision_model.model.layers.{{0-33}}.self_attn.{{q,k,v,o}}_proj.weight W,W bias  # vision tower: vLLM builds it with quant_config=None
+plain vision_model.model.layers.{{0-33}}.mlp.fc1.weight F,W bias  # vision tower: vLLM builds it with quant_config=None
+plain vision_model.model.layers.{{0-33}}.mlp.fc2.weight W,F bias  # vision tower: vLLM builds it with quant_config=None
 plain vision_model.vision_adapter.mlp.fc1.weight P,F  # vision tower: vLLM builds it with quant_config=None
 plain vision_model.vision_adapter.mlp.fc2.weight P,P  # vision tower: vLLM builds it with quant_config=None
 """,
@@ -183,10 +180,8 @@ GLM45 = {
     "rows": f"""
 copy model.embed_tokens.weight V,H  # {TABLE}
 copy model.layers.{{0-45}}.{{input,post_attention}}_layernorm.weight H
-quant model.layers.{{0-45}}.self_attn.q_proj.weight Q,H
-copy model.layers.{{0-45}}.self_attn.q_proj.bias Q
-quant model.layers.{{0-45}}.self_attn.{{k,v}}_proj.weight KV,H
-copy model.layers.{{0-45}}.self_attn.{{k,v}}_proj.bias KV
+quant model.layers.{{0-45}}.self_attn.q_proj.weight Q,H bias
+quant model.layers.{{0-45}}.self_attn.{{k,v}}_proj.weight KV,H bias
 quant model.layers.{{0-45}}.self_attn.o_proj.weight H,Q
 quant model.layers.0.mlp.{{gate,up}}_proj.weight D,H
 quant model.layers.0.mlp.down_proj.weight H,D
@@ -203,10 +198,8 @@ copy model.layers.46.{{enorm,hnorm,shared_head.norm}}.weight H
 copy model.layers.46.embed_tokens.weight V,H  # {TABLE}
 plain model.layers.46.eh_proj.weight H,2*H  # {NEXT}
 plain model.layers.46.shared_head.head.weight V,H  # {NEXT}
-plain model.layers.46.self_attn.q_proj.weight Q,H  # {NEXT}
-copy model.layers.46.self_attn.q_proj.bias Q
-plain model.layers.46.self_attn.{{k,v}}_proj.weight KV,H  # {NEXT}
-copy model.layers.46.self_attn.{{k,v}}_proj.bias KV
+plain model.layers.46.self_attn.q_proj.weight Q,H bias  # {NEXT}
+plain model.layers.46.self_attn.{{k,v}}_proj.weight KV,H bias  # {NEXT}
 plain model.layers.46.self_attn.o_proj.weight H,Q  # {NEXT}
 plain model.layers.46.mlp.gate.weight E,H  # {NEXT}
 copy model.layers.46.mlp.gate.e_score_correction_bias E dtype=F32

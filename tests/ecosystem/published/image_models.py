@@ -27,25 +27,18 @@ QWEN25_VL = {
     "rows": f"""
 copy visual.patch_embed.proj.weight W,3,2,14,14  # a convolution
 copy visual.blocks.{{0-31}}.norm{{1,2}}.weight W
-plain visual.blocks.{{0-31}}.attn.qkv.weight 3*W,W  # {TOWER}
-copy visual.blocks.{{0-31}}.attn.qkv.bias 3*W
-plain visual.blocks.{{0-31}}.attn.proj.weight W,W  # {TOWER}
-copy visual.blocks.{{0-31}}.attn.proj.bias W
-plain visual.blocks.{{0-31}}.mlp.{{gate,up}}_proj.weight F,W  # {TOWER}
-copy visual.blocks.{{0-31}}.mlp.{{gate,up}}_proj.bias F
-plain visual.blocks.{{0-31}}.mlp.down_proj.weight W,F  # {TOWER}
-copy visual.blocks.{{0-31}}.mlp.down_proj.bias W
+plain visual.blocks.{{0-31}}.attn.qkv.weight 3*W,W bias  # {TOWER}
+plain visual.blocks.{{0-31}}.attn.proj.weight W,W bias  # {TOWER}
+plain visual.blocks.{{0-31}}.mlp.{{gate,up}}_proj.weight F,W bias  # {TOWER}
+plain visual.blocks.{{0-31}}.mlp.down_proj.weight W,F bias  # {TOWER}
 copy visual.merger.ln_q.weight W
-plain visual.merger.mlp.0.weight 4*W,4*W  # {JOIN}
-copy visual.merger.mlp.0.bias 4*W
-plain visual.merger.mlp.2.weight H,4*W  # {JOIN}
-copy visual.merger.mlp.2.bias H
+plain visual.merger.mlp.0.weight 4*W,4*W bias  # {JOIN}
+plain visual.merger.mlp.2.weight H,4*W bias  # {JOIN}
 copy model.embed_tokens.weight V,H  # {TABLE}
 copy model.layers.{{0-27}}.{{input,post_attention}}_layernorm.weight H
 quant model.layers.{{0-27}}.self_attn.{{q,o}}_proj.weight H,H
 copy model.layers.{{0-27}}.self_attn.q_proj.bias H
-quant model.layers.{{0-27}}.self_attn.{{k,v}}_proj.weight KV,H
-copy model.layers.{{0-27}}.self_attn.{{k,v}}_proj.bias KV
+quant model.layers.{{0-27}}.self_attn.{{k,v}}_proj.weight KV,H bias
 quant model.layers.{{0-27}}.mlp.{{gate,up}}_proj.weight I,H
 quant model.layers.{{0-27}}.mlp.down_proj.weight H,I
 copy model.norm.weight H
@@ -77,24 +70,17 @@ QWEN3_VL_MOE = {
         "model.visual.": "visual.", "lm_head.": "language_model.lm_head.",
         "model.language_model.": "language_model.model."}},
     "rows": f"""
-copy model.visual.patch_embed.proj.weight W,3,2,16,16  # a convolution
-copy model.visual.patch_embed.proj.bias W
+copy model.visual.patch_embed.proj.weight W,3,2,16,16 bias  # a convolution
 copy model.visual.pos_embed.weight 2304,W  # {TABLE}
 copy model.visual.blocks.{{0-26}}.norm{{1,2}}.{{weight,bias}} W
-plain model.visual.blocks.{{0-26}}.attn.qkv.weight 3*W,W  # {TOWER}
-copy model.visual.blocks.{{0-26}}.attn.qkv.bias 3*W
-plain model.visual.blocks.{{0-26}}.attn.proj.weight W,W  # {TOWER}
-copy model.visual.blocks.{{0-26}}.attn.proj.bias W
-plain model.visual.blocks.{{0-26}}.mlp.linear_fc1.weight F,W  # {TOWER}
-copy model.visual.blocks.{{0-26}}.mlp.linear_fc1.bias F
-plain model.visual.blocks.{{0-26}}.mlp.linear_fc2.weight W,F  # {TOWER}
-copy model.visual.blocks.{{0-26}}.mlp.linear_fc2.bias W
+plain model.visual.blocks.{{0-26}}.attn.qkv.weight 3*W,W bias  # {TOWER}
+plain model.visual.blocks.{{0-26}}.attn.proj.weight W,W bias  # {TOWER}
+plain model.visual.blocks.{{0-26}}.mlp.linear_fc1.weight F,W bias  # {TOWER}
+plain model.visual.blocks.{{0-26}}.mlp.linear_fc2.weight W,F bias  # {TOWER}
 copy model.visual.merger.norm.{{weight,bias}} W
 copy model.visual.deepstack_merger_list.{{0-2}}.norm.{{weight,bias}} 4*W
-plain model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc1.weight 4*W,4*W  # {JOIN}
-copy model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc1.bias 4*W
-plain model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc2.weight H,4*W  # {JOIN}
-copy model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc2.bias H
+plain model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc1.weight 4*W,4*W bias  # {JOIN}
+plain model.visual.{{merger,deepstack_merger_list.0,deepstack_merger_list.1,deepstack_merger_list.2}}.linear_fc2.weight H,4*W bias  # {JOIN}
 copy model.language_model.embed_tokens.weight V,H  # {TABLE}
 copy model.language_model.layers.{{0-47}}.{{input,post_attention}}_layernorm.weight H
 copy model.language_model.layers.{{0-47}}.self_attn.{{q,k}}_norm.weight 128
@@ -144,16 +130,12 @@ quant language_model.model.layers.{{0-33}}.mlp.down_proj.weight H,I
 copy language_model.model.norm.weight H
 copy multi_modal_projector.mm_input_projection_weight W,H  # no Linear: a parameter of K rows of N
 copy multi_modal_projector.mm_soft_emb_norm.weight W
-copy vision_tower.vision_model.embeddings.patch_embedding.weight W,3,14,14  # a convolution
-copy vision_tower.vision_model.embeddings.patch_embedding.bias W
+copy vision_tower.vision_model.embeddings.patch_embedding.weight W,3,14,14 bias  # a convolution
 copy vision_tower.vision_model.embeddings.position_embedding.weight 4096,W  # {TABLE}
 copy vision_tower.vision_model.encoder.layers.{{0-26}}.layer_norm{{1,2}}.{{weight,bias}} W
-plain vision_tower.vision_model.encoder.layers.{{0-26}}.self_attn.{{q,k,v,out}}_proj.weight W,W  # {TOWER}
-copy vision_tower.vision_model.encoder.layers.{{0-26}}.self_attn.{{q,k,v,out}}_proj.bias W
-plain vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc1.weight F,W  # {TOWER}
-copy vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc1.bias F
-plain vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc2.weight W,F  # {TOWER}
-copy vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc2.bias W
+plain vision_tower.vision_model.encoder.layers.{{0-26}}.self_attn.{{q,k,v,out}}_proj.weight W,W bias  # {TOWER}
+plain vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc1.weight F,W bias  # {TOWER}
+plain vision_tower.vision_model.encoder.layers.{{0-26}}.mlp.fc2.weight W,F bias  # {TOWER}
 copy vision_tower.vision_model.post_layernorm.{{weight,bias}} W
 tied lm_head  # tied head: transformers builds it, and config.json does not say so
 """,
@@ -180,29 +162,21 @@ INTERNVL3 = {
     "rows": f"""
 copy vision_model.embeddings.class_embedding 1,1,W
 copy vision_model.embeddings.position_embedding 1,1025,W
-copy vision_model.embeddings.patch_embedding.weight W,3,14,14  # a convolution
-copy vision_model.embeddings.patch_embedding.bias W
+copy vision_model.embeddings.patch_embedding.weight W,3,14,14 bias  # a convolution
 copy vision_model.encoder.layers.{{0-23}}.{{ls1,ls2}} W
 copy vision_model.encoder.layers.{{0-23}}.{{norm1,norm2}}.{{weight,bias}} W
-plain vision_model.encoder.layers.{{0-23}}.attn.qkv.weight 3*W,W  # {TOWER}
-copy vision_model.encoder.layers.{{0-23}}.attn.qkv.bias 3*W
-plain vision_model.encoder.layers.{{0-23}}.attn.proj.weight W,W  # {TOWER}
-copy vision_model.encoder.layers.{{0-23}}.attn.proj.bias W
-plain vision_model.encoder.layers.{{0-23}}.mlp.fc1.weight F,W  # {TOWER}
-copy vision_model.encoder.layers.{{0-23}}.mlp.fc1.bias F
-plain vision_model.encoder.layers.{{0-23}}.mlp.fc2.weight W,F  # {TOWER}
-copy vision_model.encoder.layers.{{0-23}}.mlp.fc2.bias W
+plain vision_model.encoder.layers.{{0-23}}.attn.qkv.weight 3*W,W bias  # {TOWER}
+plain vision_model.encoder.layers.{{0-23}}.attn.proj.weight W,W bias  # {TOWER}
+plain vision_model.encoder.layers.{{0-23}}.mlp.fc1.weight F,W bias  # {TOWER}
+plain vision_model.encoder.layers.{{0-23}}.mlp.fc2.weight W,F bias  # {TOWER}
 copy mlp1.0.{{weight,bias}} 4*W
-plain mlp1.1.weight H,4*W  # {JOIN}: in vLLM and SGLang a Linear of PyTorch
-copy mlp1.1.bias H
-plain mlp1.3.weight H,H  # {JOIN}: in vLLM and SGLang a Linear of PyTorch
-copy mlp1.3.bias H
+plain mlp1.1.weight H,4*W bias  # {JOIN}: in vLLM and SGLang a Linear of PyTorch
+plain mlp1.3.weight H,H bias  # {JOIN}: in vLLM and SGLang a Linear of PyTorch
 copy language_model.model.embed_tokens.weight V,H  # {TABLE}
 copy language_model.model.layers.{{0-27}}.{{input,post_attention}}_layernorm.weight H
 quant language_model.model.layers.{{0-27}}.self_attn.{{q,o}}_proj.weight H,H
 copy language_model.model.layers.{{0-27}}.self_attn.q_proj.bias H
-quant language_model.model.layers.{{0-27}}.self_attn.{{k,v}}_proj.weight KV,H
-copy language_model.model.layers.{{0-27}}.self_attn.{{k,v}}_proj.bias KV
+quant language_model.model.layers.{{0-27}}.self_attn.{{k,v}}_proj.weight KV,H bias
 quant language_model.model.layers.{{0-27}}.mlp.{{gate,up}}_proj.weight I,H
 quant language_model.model.layers.{{0-27}}.mlp.down_proj.weight H,I
 copy language_model.model.norm.weight H
@@ -229,8 +203,7 @@ copy llm.model.embed_tokens.weight V,H  # {TABLE}
 copy llm.model.layers.{{0-27}}.{{input,post_attention}}_layernorm.weight H
 quant llm.model.layers.{{0-27}}.self_attn.{{q,o}}_proj.weight H,H
 copy llm.model.layers.{{0-27}}.self_attn.q_proj.bias H
-quant llm.model.layers.{{0-27}}.self_attn.{{k,v}}_proj.weight KV,H
-copy llm.model.layers.{{0-27}}.self_attn.{{k,v}}_proj.bias KV
+quant llm.model.layers.{{0-27}}.self_attn.{{k,v}}_proj.weight KV,H bias
 quant llm.model.layers.{{0-27}}.mlp.{{gate,up}}_proj.weight I,H
 quant llm.model.layers.{{0-27}}.mlp.down_proj.weight H,I
 copy llm.model.norm.weight H
@@ -238,21 +211,16 @@ plain llm.lm_head.weight V,H  # {HEAD}
 copy resampler.query 64,H
 copy resampler.attn.in_proj_weight 3*H,H  # torch's MultiheadAttention
 copy resampler.attn.in_proj_bias 3*H
-plain resampler.attn.out_proj.weight H,H  # {JOIN}: PyTorch's MultiheadAttention
-copy resampler.attn.out_proj.bias H
+plain resampler.attn.out_proj.weight H,H bias  # {JOIN}: PyTorch's MultiheadAttention
 plain resampler.kv_proj.weight H,W  # {JOIN}
 copy resampler.{{ln_q,ln_kv,ln_post}}.{{weight,bias}} H
 copy resampler.proj H,H  # no Linear: a parameter of K rows of N
-copy vpm.embeddings.patch_embedding.weight W,3,14,14  # a convolution
-copy vpm.embeddings.patch_embedding.bias W
+copy vpm.embeddings.patch_embedding.weight W,3,14,14 bias  # a convolution
 copy vpm.embeddings.position_embedding.weight 4900,W  # {TABLE}
 copy vpm.encoder.layers.{{0-26}}.layer_norm{{1,2}}.{{weight,bias}} W
-plain vpm.encoder.layers.{{0-26}}.self_attn.{{q,k,v,out}}_proj.weight W,W  # {TOWER}
-copy vpm.encoder.layers.{{0-26}}.self_attn.{{q,k,v,out}}_proj.bias W
-plain vpm.encoder.layers.{{0-26}}.mlp.fc1.weight F,W  # {TOWER}
-copy vpm.encoder.layers.{{0-26}}.mlp.fc1.bias F
-plain vpm.encoder.layers.{{0-26}}.mlp.fc2.weight W,F  # {TOWER}
-copy vpm.encoder.layers.{{0-26}}.mlp.fc2.bias W
+plain vpm.encoder.layers.{{0-26}}.self_attn.{{q,k,v,out}}_proj.weight W,W bias  # {TOWER}
+plain vpm.encoder.layers.{{0-26}}.mlp.fc1.weight F,W bias  # {TOWER}
+plain vpm.encoder.layers.{{0-26}}.mlp.fc2.weight W,F bias  # {TOWER}
 copy vpm.post_layernorm.{{weight,bias}} W
 """,
 }
@@ -272,30 +240,19 @@ copy {img,txt}_in.bias H
 plain {time,guidance}_in.in_layer.weight H,256  # embedders: of a number
 plain vector_in.in_layer.weight H,P  # embedders: of a sentence
 copy {time,vector,guidance}_in.in_layer.bias H
-plain {time,vector,guidance}_in.out_layer.weight H,H  # embedders: their second layers
-copy {time,vector,guidance}_in.out_layer.bias H
-any double_blocks.{0-18}.{img,txt}_mod.lin.weight 6*H,H  # shift and scale of a block
-copy double_blocks.{0-18}.{img,txt}_mod.lin.bias 6*H
-quant double_blocks.{0-18}.{img,txt}_attn.qkv.weight 3*H,H
-copy double_blocks.{0-18}.{img,txt}_attn.qkv.bias 3*H
-quant double_blocks.{0-18}.{img,txt}_attn.proj.weight H,H
-copy double_blocks.{0-18}.{img,txt}_attn.proj.bias H
+plain {time,vector,guidance}_in.out_layer.weight H,H bias  # embedders: their second layers
+any double_blocks.{0-18}.{img,txt}_mod.lin.weight 6*H,H bias  # shift and scale of a block
+quant double_blocks.{0-18}.{img,txt}_attn.qkv.weight 3*H,H bias
+quant double_blocks.{0-18}.{img,txt}_attn.proj.weight H,H bias
 copy double_blocks.{0-18}.{img,txt}_attn.norm.{query,key}_norm.scale 128
-quant double_blocks.{0-18}.{img,txt}_mlp.0.weight M,H
-copy double_blocks.{0-18}.{img,txt}_mlp.0.bias M
-quant double_blocks.{0-18}.{img,txt}_mlp.2.weight H,M
-copy double_blocks.{0-18}.{img,txt}_mlp.2.bias H
-any single_blocks.{0-37}.modulation.lin.weight 3*H,H  # shift and scale of a block
-copy single_blocks.{0-37}.modulation.lin.bias 3*H
-quant single_blocks.{0-37}.linear1.weight 3*H+M,H
-copy single_blocks.{0-37}.linear1.bias 3*H+M
-quant single_blocks.{0-37}.linear2.weight H,H+M
-copy single_blocks.{0-37}.linear2.bias H
+quant double_blocks.{0-18}.{img,txt}_mlp.0.weight M,H bias
+quant double_blocks.{0-18}.{img,txt}_mlp.2.weight H,M bias
+any single_blocks.{0-37}.modulation.lin.weight 3*H,H bias  # shift and scale of a block
+quant single_blocks.{0-37}.linear1.weight 3*H+M,H bias
+quant single_blocks.{0-37}.linear2.weight H,H+M bias
 copy single_blocks.{0-37}.norm.{query,key}_norm.scale 128
-plain final_layer.linear.weight 64,H  # output layers
-copy final_layer.linear.bias 64
-any final_layer.adaLN_modulation.1.weight 2*H,H  # shift and scale
-copy final_layer.adaLN_modulation.1.bias 2*H
+plain final_layer.linear.weight 64,H bias  # output layers
+any final_layer.adaLN_modulation.1.weight 2*H,H bias  # shift and scale
 """,
 }
 
@@ -319,30 +276,19 @@ copy {x,context}_embedder.bias H
 plain time_text_embed.{timestep,guidance}_embedder.linear_1.weight H,256  # embedders: of a number
 plain time_text_embed.text_embedder.linear_1.weight H,P  # embedders: of a sentence
 copy time_text_embed.{timestep,guidance,text}_embedder.linear_1.bias H
-plain time_text_embed.{timestep,guidance,text}_embedder.linear_2.weight H,H  # embedders: their second layers
-copy time_text_embed.{timestep,guidance,text}_embedder.linear_2.bias H
-any transformer_blocks.{0-18}.{norm1,norm1_context}.linear.weight 6*H,H  # shift and scale of a block
-copy transformer_blocks.{0-18}.{norm1,norm1_context}.linear.bias 6*H
-quant transformer_blocks.{0-18}.attn.{to_q,to_k,to_v,add_q_proj,add_k_proj,add_v_proj,to_out.0,to_add_out}.weight H,H
-copy transformer_blocks.{0-18}.attn.{to_q,to_k,to_v,add_q_proj,add_k_proj,add_v_proj,to_out.0,to_add_out}.bias H
+plain time_text_embed.{timestep,guidance,text}_embedder.linear_2.weight H,H bias  # embedders: their second layers
+any transformer_blocks.{0-18}.{norm1,norm1_context}.linear.weight 6*H,H bias  # shift and scale of a block
+quant transformer_blocks.{0-18}.attn.{to_q,to_k,to_v,add_q_proj,add_k_proj,add_v_proj,to_out.0,to_add_out}.weight H,H bias
 copy transformer_blocks.{0-18}.attn.{norm_q,norm_k,norm_added_q,norm_added_k}.weight 128
-quant transformer_blocks.{0-18}.{ff,ff_context}.net.0.proj.weight M,H
-copy transformer_blocks.{0-18}.{ff,ff_context}.net.0.proj.bias M
-quant transformer_blocks.{0-18}.{ff,ff_context}.net.2.weight H,M
-copy transformer_blocks.{0-18}.{ff,ff_context}.net.2.bias H
-any single_transformer_blocks.{0-37}.norm.linear.weight 3*H,H  # shift and scale of a block
-copy single_transformer_blocks.{0-37}.norm.linear.bias 3*H
-quant single_transformer_blocks.{0-37}.attn.{to_q,to_k,to_v}.weight H,H
-copy single_transformer_blocks.{0-37}.attn.{to_q,to_k,to_v}.bias H
+quant transformer_blocks.{0-18}.{ff,ff_context}.net.0.proj.weight M,H bias
+quant transformer_blocks.{0-18}.{ff,ff_context}.net.2.weight H,M bias
+any single_transformer_blocks.{0-37}.norm.linear.weight 3*H,H bias  # shift and scale of a block
+quant single_transformer_blocks.{0-37}.attn.{to_q,to_k,to_v}.weight H,H bias
 copy single_transformer_blocks.{0-37}.attn.{norm_q,norm_k}.weight 128
-quant single_transformer_blocks.{0-37}.proj_mlp.weight M,H
-copy single_transformer_blocks.{0-37}.proj_mlp.bias M
-quant single_transformer_blocks.{0-37}.proj_out.weight H,H+M
-copy single_transformer_blocks.{0-37}.proj_out.bias H
-any norm_out.linear.weight 2*H,H  # shift and scale
-copy norm_out.linear.bias 2*H
-plain proj_out.weight 64,H  # output layers
-copy proj_out.bias 64
+quant single_transformer_blocks.{0-37}.proj_mlp.weight M,H bias
+quant single_transformer_blocks.{0-37}.proj_out.weight H,H+M bias
+any norm_out.linear.weight 2*H,H bias  # shift and scale
+plain proj_out.weight 64,H bias  # output layers
 """,
 }
 

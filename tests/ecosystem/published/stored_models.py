@@ -154,15 +154,11 @@ _GPT_OSS = {
 _GPT_OSS_ROWS = f"""
 copy model.embed_tokens.weight V,H  # {TABLE}
 copy model.layers.{{0-23}}.{{input,post_attention}}_layernorm.weight H
-WORD model.layers.{{0-23}}.self_attn.q_proj.weight Q,H  # {{rest}}
-copy model.layers.{{0-23}}.self_attn.q_proj.bias Q
-WORD model.layers.{{0-23}}.self_attn.{{k,v}}_proj.weight KV,H  # {{rest}}
-copy model.layers.{{0-23}}.self_attn.{{k,v}}_proj.bias KV
-WORD model.layers.{{0-23}}.self_attn.o_proj.weight H,Q  # {{rest}}
-copy model.layers.{{0-23}}.self_attn.o_proj.bias H
+WORD model.layers.{{0-23}}.self_attn.q_proj.weight Q,H bias  # {{rest}}
+WORD model.layers.{{0-23}}.self_attn.{{k,v}}_proj.weight KV,H bias  # {{rest}}
+WORD model.layers.{{0-23}}.self_attn.o_proj.weight H,Q bias  # {{rest}}
 copy model.layers.{{0-23}}.self_attn.sinks 64
-plain model.layers.{{0-23}}.mlp.router.weight E,H  # routers: vLLM builds it with quant_config=None
-copy model.layers.{{0-23}}.mlp.router.bias E
+plain model.layers.{{0-23}}.mlp.router.weight E,H bias  # routers: vLLM builds it with quant_config=None
 copy model.layers.{{0-23}}.mlp.experts.gate_up_proj_bias E,2*I
 copy model.layers.{{0-23}}.mlp.experts.down_proj_bias E,H
 copy model.norm.weight H

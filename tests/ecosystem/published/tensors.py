@@ -30,6 +30,8 @@ A line has the expectation, the name, the shape, options, and "# reason":
           after them if stored as K x N), or all unquantized and then listed by
           the names that engines use
   tied    missing: a head that shares the embeddings' tensor and must be listed
+
+The option `bias` adds a copied row: a bias for each row of the weight.
 """
 
 import dataclasses
@@ -89,7 +91,7 @@ def rows_of(model):
             continue
         row = Row(words[0], words[1], words[2], why.strip(),
                   dtype=model.get("dtype", "BF16"))
-        rest = iter(words[3:])
+        rest, bias = iter(words[3:]), None
         for option in rest:
             if option == "as":
                 row.split = next(rest)
@@ -97,9 +99,12 @@ def rows_of(model):
                 row.dtype = option[6:]
             elif option in ("fp8", "int4"):
                 row.stored = option
+            elif option == "bias":
+                bias = Row("copy", row.template.removesuffix("weight") + "bias",
+                           row.shape.split(",")[0], "", dtype=row.dtype)
             else:
                 raise ValueError(f"{model['name']}: {text}")
-        rows.append(row)
+        rows += [row, bias] if bias else [row]
     return rows
 
 

@@ -134,17 +134,12 @@ copy embeddings.word_embeddings.weight V,H  # {TABLE}
 copy embeddings.position_embeddings.weight 512,H  # {TABLE}
 copy embeddings.token_type_embeddings.weight 2,H  # {TABLE}
 copy embeddings.LayerNorm.{{weight,bias}} H
-quant encoder.layer.{{0-11}}.attention.self.{{query,key,value}}.weight H,H
-copy encoder.layer.{{0-11}}.attention.self.{{query,key,value}}.bias H
-quant encoder.layer.{{0-11}}.attention.output.dense.weight H,H
-copy encoder.layer.{{0-11}}.attention.output.dense.bias H
-quant encoder.layer.{{0-11}}.intermediate.dense.weight I,H
-copy encoder.layer.{{0-11}}.intermediate.dense.bias I
-quant encoder.layer.{{0-11}}.output.dense.weight H,I
-copy encoder.layer.{{0-11}}.output.dense.bias H
+quant encoder.layer.{{0-11}}.attention.self.{{query,key,value}}.weight H,H bias
+quant encoder.layer.{{0-11}}.attention.output.dense.weight H,H bias
+quant encoder.layer.{{0-11}}.intermediate.dense.weight I,H bias
+quant encoder.layer.{{0-11}}.output.dense.weight H,I bias
 copy encoder.layer.{{0-11}}.{{attention.output,output}}.LayerNorm.{{weight,bias}} H
-plain pooler.dense.weight H,H  # pooler: a head of BERT's, which sentences do not use
-copy pooler.dense.bias H
+plain pooler.dense.weight H,H bias  # pooler: a head of BERT's, which sentences do not use
 """,
 }
 

@@ -45,8 +45,9 @@ std::string Staged(std::string_view data, std::string_view scale,
   return staging;
 }
 
-void ExpectGathered(Method method, const std::string& bytes,
+void ExpectGathered(const v1::DequantizeRequest& m,
                     const std::string& expected) {
+  const std::string bytes = m.SerializeAsString();
   // Cuts into two and three slices at every byte, and into single bytes with
   // empty slices in between.
   std::vector<std::vector<size_t>> cuts = {{}};
@@ -60,34 +61,18 @@ void ExpectGathered(Method method, const std::string& bytes,
   cuts.push_back(all);
   for (const std::vector<size_t>& cut : cuts) {
     const std::vector<std::string_view> slices = Cut(bytes, cut);
-    const auto request = ParseRequest(method, slices);
+    const auto request = ParseRequest(Method::kDequantize, slices);
     ASSERT_THAT(request, IsOk());
     ASSERT_TRUE(BytesEq("staging", expected, Gathered(*request, slices)));
   }
-}
-
-TEST(Gather, CopiesOneTensor) {
-  v1::QuantizeRequest m;
-  m.mutable_tensor()->set_dtype(v1::DTYPE_F32);
-  m.mutable_tensor()->add_shape(48);
-  m.mutable_options()->set_format(v1::FORMAT_NVFP4);
-  const std::string payload = Bytes(192);
-  m.set_payload(payload);
-  ExpectGathered(Method::kQuantize, m.SerializeAsString(), payload);
-  // The last payload field counts, wherever the other fields are.
-  m.clear_payload();
-  ExpectGathered(Method::kQuantize,
-                 Payload("lost") + Payload(payload) + m.SerializeAsString(),
-                 payload);
 }
 
 TEST(Gather, CopiesTensorsBackToBack) {
   v1::DequantizeRequest m = Small();
   const std::string payload = Bytes(524);
   m.set_payload(payload);
-  ExpectGathered(Method::kDequantize, m.SerializeAsString(),
-                 Staged(payload.substr(0, 8), payload.substr(8, 512),
-                        payload.substr(520)));
+  ExpectGathered(m, Staged(payload.substr(0, 8), payload.substr(8, 512),
+                           payload.substr(520)));
 }
 
 TEST(Gather, AmaxAsFieldReplacesTheOneInThePayload) {
@@ -97,7 +82,7 @@ TEST(Gather, AmaxAsFieldReplacesTheOneInThePayload) {
   for (size_t size : {520, 524}) {
     const std::string payload = Bytes(size);
     m.set_payload(payload);
-    ExpectGathered(Method::kDequantize, m.SerializeAsString(),
+    ExpectGathered(m,
                    Staged(payload.substr(0, 8), payload.substr(8, 512), amax));
   }
 }
@@ -119,44 +104,9 @@ TEST(Gather, AcceptsRefsInAnyOrderUnalignedAndOverlapping) {
     add(v1::TENSOR_KIND_ROWWISE_SCALE, 1, 512);
     if (given) m.set_amax(0);
     m.set_payload(payload);
-    ExpectGathered(Method::kDequantize, m.SerializeAsString(),
+    ExpectGathered(m,
                    Staged(payload.substr(592), payload.substr(1, 512),
                           given ? std::string(4, '\0') : payload.substr(3, 4)));
-  }
-}
-
-TEST(Gather, AcceptsTheRefsOfAQuantizeReply) {
-  TensorDesc tensor;
-  tensor.dtype = DType::kBF16;
-  tensor.shape = {20, 16};
-  QuantizeOptions options;
-  options.format = Format::kNvfp4;
-  options.usage = Usage::kBoth;
-  const auto plan = MakeQuantizePlan(tensor, options);
-  ASSERT_THAT(plan, IsOk());
-  const std::string payload = Bytes(plan->output_bytes());
-  v1::QuantizeReply reply;
-  ASSERT_TRUE(
-      reply.ParseFromString(ReplyHead(*plan, {}, "cpu:0", "id") + payload));
-  for (const v1::Usage usage : {v1::USAGE_ROWWISE, v1::USAGE_COLUMNWISE}) {
-    v1::DequantizeRequest m;
-    *m.mutable_tensor() = reply.tensor();
-    m.mutable_options()->set_format(reply.options().format());
-    m.mutable_options()->set_usage(usage);
-    m.mutable_options()->set_output(v1::DTYPE_BF16);
-    *m.mutable_tensors() = reply.tensors();
-    m.set_payload(reply.payload());
-    const std::string bytes = m.SerializeAsString();
-    const std::vector<std::string_view> slices = Cut(bytes, {50, 51, 200});
-    const auto request = ParseRequest(Method::kDequantize, slices);
-    ASSERT_THAT(request, IsOk());
-    const std::string staging = Gathered(*request, slices);
-    for (const TensorSpec& in : request->plan->inputs()) {
-      const TensorSpec* out = plan->output(in.kind);
-      ASSERT_NE(out, nullptr);
-      EXPECT_EQ(staging.substr(in.offset, in.size),
-                payload.substr(out->offset, out->size));
-    }
   }
 }
 

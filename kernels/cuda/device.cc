@@ -73,6 +73,10 @@ absl::Status Slot::Create() {
   void* p = nullptr;
   QUANTD_CUDA_RETURN(cudaMalloc(&p, sizeof(Findings)), "allocate");
   findings = static_cast<Findings*>(p);
+  QUANTD_CUDA_RETURN(cudaMalloc(&p, sizeof(*tickets)), "allocate");
+  tickets = static_cast<uint32_t*>(p);
+  QUANTD_CUDA_RETURN(cudaMemsetAsync(tickets, 0, sizeof(*tickets), stream),
+                     "zero");
   QUANTD_CUDA_RETURN(cudaHostAlloc(&p, sizeof(Findings), cudaHostAllocPortable),
                      "allocate pinned memory");
   findings_host = static_cast<Findings*>(p);
@@ -88,6 +92,7 @@ Slot::~Slot() {
   for (cudaStream_t made : {stream, in, out}) {
     if (made != nullptr) cudaStreamDestroy(made);
   }
+  if (tickets != nullptr) cudaFree(tickets);
   if (findings != nullptr) cudaFree(findings);
   if (findings_host != nullptr) cudaFreeHost(findings_host);
   cudaGetLastError();

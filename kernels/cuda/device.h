@@ -51,6 +51,7 @@ struct Slot {
   cudaStream_t out = nullptr;
   cudaEvent_t passed = nullptr;  // lets one stream wait for another
   std::array<cudaEvent_t, kMarks> marks = {};
+  uint32_t* tickets = nullptr;        // see Queue
   Findings* findings = nullptr;       // on the device
   Findings* findings_host = nullptr;  // in pinned memory
 

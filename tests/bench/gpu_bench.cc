@@ -116,7 +116,7 @@ int Run(const Options& options, const std::vector<Shape>& shapes) {
               "us", "TB/s", "ceiling", "ratio", "mix");
   const auto place_of = [&](DType dtype) {
     Place place = {{lease->stream, properties.multiProcessorCount,
-                    (*device)->properties().shared_memory},
+                    (*device)->properties().shared_memory, lease->tickets},
                    {},
                    lease->findings};
     for (size_t i = 0; i < std::size(kRhtDimensions); ++i) {

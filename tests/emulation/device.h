@@ -252,5 +252,10 @@ T atomicAdd(T* p, V v) {
   *p = before + static_cast<T>(v);
   return before;
 }
+inline uint32_t atomicInc(uint32_t* p, uint32_t most) {
+  const uint32_t before = *p;
+  *p = before < most ? before + 1 : 0;
+  return before;
+}
 
 #endif  // QUANTD_TESTS_EMULATION_DEVICE_H_

@@ -47,7 +47,7 @@ class CudaJob : public Job {
         rht_(std::move(rht)),
         lease_(std::move(lease)),
         queue_{lease_->stream, device_.properties().multiprocessors,
-               device_.properties().shared_memory} {}
+               device_.properties().shared_memory, lease_->tickets} {}
 
   // Cuts the job into slabs if it can then copy in and out concurrently.
   // Otherwise takes memory for the tables of its kernels.

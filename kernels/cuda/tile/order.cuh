@@ -39,12 +39,13 @@ inline bool HasSmallGroups(const GroupList& list) {
   return list.count > 1 && list.rows <= list.chunk_count * (kTileSide / 2);
 }
 
-// The order of tiles, computed by the host. A team takes units of kUnit tiles,
-// one tile below the other. Neighbouring teams take neighbouring units, to the
-// right or, with `down`, below. So the output of a line is written by one team,
-// or by several at about the same time. If groups are small, a unit is tiles
-// side by side, so that a team stays within a group. All teams take the same
-// number of whole units; then they take the remaining tiles one by one.
+// The order of tiles, computed by the host. Teams take units of kUnit tiles, one
+// tile below the other. Consecutive units are neighbours, to the right or, with
+// `down`, below. So the output of a line is written by one team, or by several
+// at about the same time. If groups are small, a unit is tiles side by side, so
+// that a team stays within a group. The last units are split into tiles, so
+// that all teams end at about the same time. Units and these tiles are called
+// items, and are taken in the order of their numbers.
 template <uint32_t kUnit>
 class TileOrder {
  public:
@@ -60,18 +61,25 @@ class TileOrder {
     active_ = CeilOf(most, CeilOf(most, teams));
     const uint32_t deep = CeilOf(chunks_, beside_ ? 1 : kUnit);
     const uint32_t across = CeilOf(columns_, beside_ ? kUnit : 1);
-    const uint32_t units = deep * across;
-    const uint32_t all = ctas * active_;
-    rounds_ = units / all;
-    const uint32_t left = units - rounds_ * all;
+    const uint32_t left = deep * across % this->teams();
+    units_ = deep * across - left;
     left_ = Divisor(std::max(left, 1u));
-    singles_ = left * kUnit;
-    count_ = rounds_ * kUnit + CeilOf(singles_, all);
+    items_ = units_ + left * kUnit;
     width_ = Divisor(down_ ? deep : across);
   }
 
-  // The number of tiles to look for with Find. Some may not exist.
-  __device__ __forceinline__ uint32_t count() const { return count_; }
+  // The teams of all CTAs that take tiles.
+  __host__ __device__ __forceinline__ uint32_t teams() const {
+    return ctas_ * active_;
+  }
+  // The number of items, of which the first units() are whole units. Some of
+  // their tiles may not exist.
+  __device__ __forceinline__ uint32_t items() const { return items_; }
+  __device__ __forceinline__ uint32_t units() const { return units_; }
+  // The first item of a team of this CTA. Not an item if there is none.
+  __device__ __forceinline__ uint32_t First(uint32_t team) const {
+    return team < active_ ? blockIdx.x + team * ctas_ : ~0u;
+  }
 
   struct Tile {
     uint32_t chunk;
@@ -80,20 +88,16 @@ class TileOrder {
                       // a group's edge may shorten the run
     uint32_t bottom;  // the chunk after the last one of the run
   };
-  // Finds tile i of a team of this CTA. Returns false if it does not exist.
-  __device__ __forceinline__ bool Find(uint32_t team, uint32_t i,
+  // Finds tile `part` of an item. Returns false if it does not exist.
+  __device__ __forceinline__ bool Find(uint32_t item, uint32_t part,
                                        Tile* tile) const {
-    if (team >= active_) return false;
-    const uint32_t number = blockIdx.x + team * ctas_;
-    const uint32_t all = ctas_ * active_;
-    const bool whole = i < rounds_ * kUnit;
-    uint32_t unit = i / kUnit * all + number;
-    uint32_t part = i % kUnit;
+    if (item >= items_) return false;
+    const bool whole = item < units_;
+    uint32_t unit = item;
     if (!whole) {
-      const uint32_t single = (i - rounds_ * kUnit) * all + number;
-      if (single >= singles_) return false;
-      part = left_.Into(single);
-      unit = rounds_ * all + (single - part * left_.number());
+      if (part != 0) return false;
+      part = left_.Into(item - units_);
+      unit = item - part * left_.number();
     }
     const uint32_t high = width_.Into(unit);
     const uint32_t low = unit - high * width_.number();
@@ -121,10 +125,9 @@ class TileOrder {
   uint32_t active_;  // teams of a CTA
   uint32_t chunks_;
   uint32_t columns_;
-  uint32_t rounds_;  // rounds of whole units
-  uint32_t singles_;
-  uint32_t count_;
-  Divisor left_;   // units after the rounds
+  uint32_t units_;
+  uint32_t items_;
+  Divisor left_;   // units that are split
   Divisor width_;  // units in a row, or in a column
   bool down_;
   bool beside_;

@@ -163,6 +163,35 @@ __device__ __forceinline__ void RotateInOrder(uint32_t again,
   __syncwarp();
 }
 
+// Rotates those of a warp's 32 blocks in order that may not be exact. `max` is
+// the largest magnitude of this lane's rotated block. Returns whether any block
+// has changed. All lanes must call this.
+template <typename Source>
+__device__ __forceinline__ bool MakeExact(const Source& source,
+                                          const float* signs,
+                                          const Exchange& exchange,
+                                          uint32_t max) {
+  // Zeros are exact.
+  uint32_t least[4];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    uint32_t x[4];
+    source.Load(h, x);
+    least[2 * h] = LeastNonzero(x[0], x[2]);
+    least[2 * h + 1] = LeastNonzero(x[1], x[3]);
+  }
+  exchange.SetLeast(least);
+  __syncwarp();
+  const uint4 n = exchange.least();
+  const uint32_t two = __vminu2(__vimin3_u16x2(n.x, n.y, n.z), n.w);
+  const uint32_t nonzero = min(two & 0xFFFFu, two >> 16);
+  const uint32_t again =
+      __ballot_sync(0xFFFFFFFFu, nonzero + 1 < LeastExact(max) >> 16);
+  if (again == 0) return false;
+  RotateInOrder(again, signs, source, exchange);
+  return true;
+}
+
 // Rotates a warp's 32 blocks. All lanes must call this. Each lane gets block
 // lane % 32, rotated and rounded to bf16, and its largest magnitude as fp32
 // bits. `source` has two functions:
@@ -176,7 +205,7 @@ __device__ __forceinline__ Words Rotate(const Source& source,
                                         const Exchange& exchange,
                                         uint32_t* max) {
   __syncwarp();  // waits until the previous content has been read
-  uint32_t least[4];
+  uint32_t least[2];  // of the halves of this lane's words
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t x[4];
@@ -186,39 +215,19 @@ __device__ __forceinline__ Words Rotate(const Source& source,
     exchange.SetHalves(
         h, {PackBf16(y[0][0], y[0][1]), PackBf16(y[1][0], y[1][1]),
             PackBf16(y[0][2], y[0][3]), PackBf16(y[1][2], y[1][3])});
-    least[2 * h] = MinOfWords(x[0], x[2]);
-    least[2 * h + 1] = MinOfWords(x[1], x[3]);
+    least[h] = MinOfWords(MinOfWords(x[0], x[1]), MinOfWords(x[2], x[3]));
   }
-  exchange.SetLeast(least);
-  for (bool in_order = false;; in_order = true) {
-    __syncwarp();
-    const Words out = BlockAt(exchange.own());
+  __syncwarp();
+  Words out = BlockAt(exchange.own());
+  *max = LargestMagnitudeOf(out);
+  const uint32_t limit = LeastExact(__reduce_max_sync(0xFFFFFFFFu, *max));
+  if (__any_sync(0xFFFFFFFFu,
+                 !ReachBoth(MinOfWords(least[0], least[1]), limit)) &&
+      MakeExact(source, signs, exchange, *max)) {
+    out = BlockAt(exchange.own());
     *max = LargestMagnitudeOf(out);
-    if (in_order) return out;
-    const uint32_t limit = LeastExact(*max);
-    const uint4 l = exchange.least();
-    const uint32_t all = MinOfWords(MinOfWords(l.x, l.y), MinOfWords(l.z, l.w));
-    if (!__any_sync(0xFFFFFFFFu, !ReachBoth(all, limit))) return out;
-
-    // Zeros are exact, so the test is repeated without them.
-    __syncwarp();
-    QUANTD_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      uint32_t x[4];
-      source.Load(h, x);
-      least[2 * h] = LeastNonzero(x[0], x[2]);
-      least[2 * h + 1] = LeastNonzero(x[1], x[3]);
-    }
-    exchange.SetLeast(least);
-    __syncwarp();
-    const uint4 n = exchange.least();
-    const uint32_t two = __vminu2(__vimin3_u16x2(n.x, n.y, n.z), n.w);
-    const uint32_t nonzero = min(two & 0xFFFFu, two >> 16);
-    const uint32_t again =
-        __ballot_sync(0xFFFFFFFFu, nonzero + 1 < limit >> 16);
-    if (again == 0) return out;
-    RotateInOrder(again, signs, source, exchange);
   }
+  return out;
 }
 
 }  // namespace quantd::cuda

@@ -35,6 +35,10 @@ struct TileSource {
   // The map of the whole payload, whose rows are a multiple of 16 bytes.
   TensorMap map;
   TileOrder<kUnit> order;
+  // The number of items that teams have taken besides their first ones, 0
+  // before and after a kernel. Teams that are faster take more items. nullptr:
+  // all teams take the same number of items.
+  uint32_t* tickets;
   // The copy engine copies 2^log_rows rows at a time. Several groups need small
   // boxes: the rows after a group belong to the next one.
   uint32_t log_rows;
@@ -107,19 +111,28 @@ class TileStream {
     }
 #endif
     if (threadIdx.x >= kTeams * kThreads + kWarp) return;
-    // (Each team gets one more, which marks the end.)
-    const uint32_t count = (source.order.count() + 1) * kTeams;
+    // Lane t has the next item of team t.
     const uint32_t lane = threadIdx.x % kWarp;
+    const TileOrder<kUnit>& order = source.order;
+    uint32_t item = lane < kTeams ? order.First(lane) : ~0u;
     int stage = 0;
     int full = 0;
     uint32_t parity = 1;  // parity of a stage that is still unused
-    for (uint32_t ahead = 0; ahead < count; ahead += kWarp) {
+    bool more = true;
+    while (more) {
+      const bool exists = item < order.items();
+      more = __any_sync(0xFFFFFFFFu, exists);
       // Each lane finds one tile; then the lanes send their tiles one after
-      // another.
-      const Sending mine = Find(source.order, list, first, ahead + lane);
-      const uint32_t end = min(count - ahead, uint32_t{kWarp});
+      // another. After the last items, each team gets a tile that marks the
+      // end.
+      const bool units = __any_sync(0xFFFFFFFFu, item < order.units());
+      const uint32_t count = units ? kTeams * kUnit : kTeams;
+      const Sending mine =
+          Find(order, list, first,
+               __shfl_sync(0xFFFFFFFFu, item, static_cast<int>(lane % kTeams)),
+               lane / kTeams, more);
 #pragma unroll 1
-      for (uint32_t turn = 0; turn < end; ++turn) {
+      for (uint32_t turn = 0; turn < count; ++turn) {
         WaitFor(&control_->left[stage], parity);
         __syncwarp();  // otherwise a lane might miss the short phase
         Post(stage, &control_->full[full], turn, mine, list, first, source);
@@ -128,6 +141,13 @@ class TileStream {
           parity ^= 1;
         }
         if (++full == kFull) full = 0;
+      }
+      if (!exists) continue;
+      if (source.tickets == nullptr) {
+        item += order.teams();
+      } else {
+        AwaitKernelBefore();  // which may use the tickets
+        item = order.teams() + atomicInc(source.tickets, order.items() - 1);
       }
     }
 #if __CUDA_ARCH__ < 900
@@ -198,18 +218,15 @@ class TileStream {
     Place at;
     uint32_t row;
   };
-  // Finds tile n of the CTA, counted over all teams.
+  // Finds tile `part` of an item, or the mark of the end.
   __device__ __forceinline__ Sending Find(const TileOrder<kUnit>& order,
                                           const GroupList& list,
-                                          const GroupTask& first, uint32_t n) {
+                                          const GroupTask& first, uint32_t item,
+                                          uint32_t part, bool more) {
     Sending s = {};
-    const uint32_t i = n / kTeams;
-    if (i >= order.count()) {
-      s.at.rows = Place::kNoMore;
-      return s;
-    }
+    if (!more) s.at.rows = Place::kNoMore;
     typename TileOrder<kUnit>::Tile tile;
-    if (!order.Find(n % kTeams, i, &tile)) return s;
+    if (!order.Find(item, part, &tile)) return s;
     uint32_t start = 0;  // start of the group's chunks
     auto end = static_cast<uint32_t>(list.chunk_count);
     auto rows = static_cast<uint32_t>(first.rows);
@@ -381,7 +398,10 @@ cudaError_t LaunchTileStream(
   const bool down =
       a.first.columnwise.data != nullptr && a.first.rowwise.data == nullptr;
   typename Stream::Source source = {
-      {}, {a.list, ctas, Stream::kTeams, down}, a.list.count == 1 ? 7u : 5u};
+      {},
+      {a.list, ctas, Stream::kTeams, down},
+      queue.tickets,
+      a.list.count == 1 ? 7u : 5u};
   error = MakeTensorMap(a.first.x, Stream::kBytes, a.list.rows, a.list.cols,
                         1 << source.log_rows, &source.map);
   if (error != cudaSuccess) return error;

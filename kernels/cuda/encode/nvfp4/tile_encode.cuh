@@ -6,7 +6,9 @@
 //   kType         the type of elements
 //   Table         a table that is made for an amax
 //   Launched      values of a launch, constructed from the arguments
-//   kLong         whether computing takes longer than memory
+//   Teams(row, column)
+//                 the number of teams of a CTA: three if registers suffice and
+//                 computing takes longer than memory, else two
 //   kSquare       whether half of a warp is a square with one scale; then
 //                 nothing is rotated
 //   kSmallGroups  whether small groups have kernels of their own
@@ -80,16 +82,13 @@ struct EncodeTeam {
   LineCodes::Storage codes[Team::kWarps];
   typename TeamGroup<typename Coding::Table>::Tables tables;
 };
-// A stream with three teams if computing takes longer than memory.
-template <SharedMemory kSize, typename Coding, bool kRotated>
-using EncodeStreamOf = EncodeStream<kSize, kRotated || Coding::kLong>;
-template <SharedMemory kSize, typename Coding, bool kRotated>
+template <SharedMemory kSize, typename Coding, int kTeams>
 using EncodeShared =
-    TileShared<EncodeStreamOf<kSize, Coding, kRotated>, EncodeTeam<Coding>>;
+    TileShared<EncodeStream<kSize, kTeams>, EncodeTeam<Coding>>;
 
 // Encodes one copy of this warp's lines. With kRht, the input and the rotated
 // lines are bf16. kSmall: see EncodeNvfp4Tiles.
-template <typename Coding, bool kColumns, bool kRht, bool kSmall>
+template <typename Coding, int kTeams, bool kColumns, bool kRht, bool kSmall>
 __device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const typename Coding::Launched& launched,
     const StagedTile& tile, const Place& at, const Rotation& rotation,
@@ -123,7 +122,7 @@ __device__ __forceinline__ void EncodeWarpLines(
   uint32_t rare = 0;
   RareRange range;
   const auto encode = [&]<bool kFits>() {
-#pragma unroll(kRht || Coding::kLong ? 1 : 2)
+#pragma unroll(kTeams == 2 ? 2 : 1)
     for (uint32_t i = 0; i < 4; ++i) {
       if (kFew && i >= count) break;
       lines.number = i;
@@ -205,22 +204,18 @@ __device__ __forceinline__ void EncodeWarpLines(
   }
 }
 
-template <Copying kRow, Copying kCol>
-constexpr bool kAnyRotated =
-    kRow == Copying::kRotated || kCol == Copying::kRotated;
-
 // kSmall is for many groups with fewer rows than a tile, so that most rows of a
 // tile do not exist.
-template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
-          bool kSmall>
+template <SharedMemory kSize, typename Coding, int kTeams, Copying kRow,
+          Copying kCol, bool kSmall>
 __global__ void __launch_bounds__(
-    EncodeStreamOf<kSize, Coding, kAnyRotated<kRow, kCol>>::kCtaThreads, 1)
+    EncodeStream<kSize, kTeams>::kCtaThreads, 1)
     EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
-                     const __grid_constant__ typename EncodeStreamOf<
-                         kSize, Coding, kAnyRotated<kRow, kCol>>::Source source,
+                     const __grid_constant__
+                     typename EncodeStream<kSize, kTeams>::Source source,
                      const __grid_constant__
                      typename Coding::Launched launched) {
-  using All = EncodeShared<kSize, Coding, kAnyRotated<kRow, kCol>>;
+  using All = EncodeShared<kSize, Coding, kTeams>;
   RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {
     EncodeTeam<Coding>& team = shared.teams[Team::number()];
     const Rotation rotation(a.signs);
@@ -238,12 +233,14 @@ __global__ void __launch_bounds__(
       const Place& at = stream.place();
       group.Enter(at.group);
       if constexpr (kRow != Copying::kNone) {
-        EncodeWarpLines<Coding, false, kRow == Copying::kRotated, kSmall>(
+        EncodeWarpLines<Coding, kTeams, false, kRow == Copying::kRotated,
+                        kSmall>(
             a, launched, stream.tile(), at, rotation, group, exchange, codes,
             &team, &held, k);
       }
       if constexpr (kCol != Copying::kNone) {
-        EncodeWarpLines<Coding, true, kCol == Copying::kRotated, kSmall>(
+        EncodeWarpLines<Coding, kTeams, true, kCol == Copying::kRotated,
+                        kSmall>(
             a, launched, stream.tile(), at, rotation, group, exchange, codes,
             &team, &held, k);
       }
@@ -260,19 +257,20 @@ __global__ void __launch_bounds__(
 template <template <DType> typename Of, Copying kRow, Copying kCol>
 cudaError_t LaunchTilesOf(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory(queue, [&](auto size) {
-    constexpr bool kRotated = kAnyRotated<kRow, kCol>;
     const auto launch = [&](auto type) {
       using Coding = Of<type()>;
-      auto* kernel = &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, false>;
+      constexpr int kTeams = Coding::Teams(kRow, kCol);
+      auto* kernel =
+          &EncodeNvfp4Tiles<size(), Coding, kTeams, kRow, kCol, false>;
       if constexpr (Coding::kSmallGroups) {
         if (HasSmallGroups(a.list)) {
-          kernel = &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, true>;
+          kernel = &EncodeNvfp4Tiles<size(), Coding, kTeams, kRow, kCol, true>;
         }
       }
-      return LaunchTileStream<size(), EncodeShared<size(), Coding, kRotated>>(
+      return LaunchTileStream<size(), EncodeShared<size(), Coding, kTeams>>(
           kernel, a, queue, typename Coding::Launched(a));
     };
-    if constexpr (kRotated) {
+    if constexpr (kRow == Copying::kRotated || kCol == Copying::kRotated) {
       return launch(std::integral_constant<DType, DType::kBF16>{});
     } else {
       return ForTwoByteType(a, launch);

@@ -12,10 +12,10 @@
 
 namespace quantd::cuda {
 
-// The stream of an encoder. Two teams keep memory busy, and their writes are
-// closer together than those of three teams. Rotations need three.
-template <SharedMemory kSize, bool kRotated>
-using EncodeStream = BySize<kSize, TileStream<kRotated ? 3 : 2, 5, kStack>,
+// The stream of an encoder. Two teams keep memory busy, and their threads have
+// more registers than those of three teams.
+template <SharedMemory kSize, int kTeams = 2>
+using EncodeStream = BySize<kSize, TileStream<kTeams, 5, kStack>,
                             TileStream<2, 3, kStack>, TileStream<1, 2, kStack>>;
 
 // Shared memory of a CTA: see RunTileStream.

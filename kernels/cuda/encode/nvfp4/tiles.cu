@@ -8,7 +8,9 @@ namespace {
 template <DType D>
 struct NearestCoding {
   static constexpr DType kType = D;
-  static constexpr bool kLong = false;
+  static constexpr int Teams(Copying row, Copying column) {
+    return row == Copying::kRotated && column == Copying::kRotated ? 3 : 2;
+  }
   static constexpr bool kPicks = false;
   static constexpr bool kMayNotFit = D == DType::kBF16 && !kConvertsE2M1;
   static constexpr bool kPairs = kMayNotFit;

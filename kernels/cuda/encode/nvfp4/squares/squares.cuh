@@ -31,7 +31,7 @@ struct SquaresTeam {
 };
 template <SharedMemory kSize, typename Coding>
 using SquaresShared =
-    TileShared<EncodeStream<kSize, false>, SquaresTeam<Coding>>;
+    TileShared<EncodeStream<kSize>, SquaresTeam<Coding>>;
 
 // Transposes a matrix of 16 x 16 nibbles; each of sixteen lanes has a row of
 // it.
@@ -166,10 +166,10 @@ __device__ __forceinline__ void EncodeSquares(
 }
 
 template <SharedMemory kSize, typename Coding>
-__global__ void __launch_bounds__(EncodeStream<kSize, false>::kCtaThreads, 1)
+__global__ void __launch_bounds__(EncodeStream<kSize>::kCtaThreads, 1)
     EncodeNvfp4Squares(const __grid_constant__ EncodeArgs a,
                        const __grid_constant__
-                       typename EncodeStream<kSize, false>::Source source) {
+                       typename EncodeStream<kSize>::Source source) {
   using All = SquaresShared<kSize, Coding>;
   constexpr DType D = Coding::kType;
   RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {

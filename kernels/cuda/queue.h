@@ -12,9 +12,9 @@ struct Queue {
   cudaStream_t stream;
   int multiprocessors;
   SharedMemory shared_memory;
-  // A number in device memory that is 0 whenever no kernel of the stream runs
-  // (see TileSource); nullptr: none.
-  uint32_t* tickets = nullptr;
+  // A number in device memory that is 0 if no kernel of the stream runs (see
+  // TileSource).
+  uint32_t* tickets;
   // Whether the last queued work is a kernel of the same job. The next kernel
   // may then start while that kernel still runs
   // (kernels/cuda/ptx/next_kernel.cuh).

@@ -1,4 +1,4 @@
-// The order in which teams of warps take tiles of 128 x 128.
+// The tiles of 128 x 128 that teams of warps take, and their order.
 #ifndef QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 #define QUANTD_KERNELS_CUDA_TILE_ORDER_CUH_
 
@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/args.h"
 #include "kernels/cuda/tile/span.cuh"
+#include "kernels/cuda/tile/tensor_map.h"
 
 namespace quantd::cuda {
 
@@ -39,13 +40,13 @@ inline bool HasSmallGroups(const GroupList& list) {
   return list.count > 1 && list.rows <= list.chunk_count * (kTileSide / 2);
 }
 
-// The order of tiles, computed by the host. Teams take units of kUnit tiles, one
-// tile below the other. Consecutive units are neighbours, to the right or, with
-// `down`, below. So the output of a line is written by one team, or by several
-// at about the same time. If groups are small, a unit is tiles side by side, so
-// that a team stays within a group. The last units are split into tiles, so
-// that all teams end at about the same time. Units and these tiles are called
-// items, and are taken in the order of their numbers.
+// The order of tiles, computed by the host. Teams take units of kUnit tiles,
+// one tile below the other. Consecutive units are neighbours, to the right or,
+// with `down`, below. So the output of a line is written by one team, or by
+// several at about the same time. If most groups are lower than a unit, it is
+// tiles side by side, so that a team stays within a group. The last units are
+// split into tiles, so that all teams end at about the same time. Units and
+// these tiles are called items, and are taken in the order of their numbers.
 template <uint32_t kUnit>
 class TileOrder {
  public:
@@ -55,8 +56,9 @@ class TileOrder {
       : ctas_(ctas),
         chunks_(static_cast<uint32_t>(list.chunk_count)),
         columns_(static_cast<uint32_t>(TilesAcross(list))),
-        down_(down && !HasSmallGroups(list)),
-        beside_(HasSmallGroups(list)) {
+        beside_(list.count > 1 &&
+                list.chunk_count < int64_t{kUnit} * list.count),
+        down_(down && !beside_) {
     const uint32_t most = CeilOf(chunks_ * columns_, ctas);  // tiles of a CTA
     active_ = CeilOf(most, CeilOf(most, teams));
     const uint32_t deep = CeilOf(chunks_, beside_ ? 1 : kUnit);
@@ -72,11 +74,11 @@ class TileOrder {
   __host__ __device__ __forceinline__ uint32_t teams() const {
     return ctas_ * active_;
   }
-  // The number of items, of which the first units() are whole units. Some of
-  // their tiles may not exist.
+  // The number of items. The first units() are whole units. Some of their tiles
+  // may not exist.
   __device__ __forceinline__ uint32_t items() const { return items_; }
   __device__ __forceinline__ uint32_t units() const { return units_; }
-  // The first item of a team of this CTA. Not an item if there is none.
+  // The first item of a team of this CTA, or a number that no item has.
   __device__ __forceinline__ uint32_t First(uint32_t team) const {
     return team < active_ ? blockIdx.x + team * ctas_ : ~0u;
   }
@@ -129,8 +131,22 @@ class TileOrder {
   uint32_t items_;
   Divisor left_;   // units that are split
   Divisor width_;  // units in a row, or in a column
-  bool down_;
   bool beside_;
+  bool down_;
+};
+
+// The source of a stream of tiles, set up by the host.
+template <uint32_t kUnit>
+struct TileSource {
+  // The map of the whole payload, whose rows are a multiple of 16 bytes.
+  TensorMap map;
+  TileOrder<kUnit> order;
+  // The number of items that teams have taken besides their first ones. 0
+  // before and after a kernel. Teams that are faster take more items.
+  uint32_t* tickets;
+  // The copy engine copies 2^log_rows rows at a time. Several groups need small
+  // boxes: the rows after a group belong to the next one.
+  uint32_t log_rows;
 };
 
 }  // namespace quantd::cuda

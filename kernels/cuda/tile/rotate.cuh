@@ -163,48 +163,20 @@ __device__ __forceinline__ void RotateInOrder(uint32_t again,
   __syncwarp();
 }
 
-// Rotates those of a warp's 32 blocks in order that may not be exact. `max` is
-// the largest magnitude of this lane's rotated block. Returns whether any block
-// has changed. All lanes must call this.
-template <typename Source>
-__device__ __forceinline__ bool MakeExact(const Source& source,
-                                          const float* signs,
-                                          const Exchange& exchange,
-                                          uint32_t max) {
-  // Zeros are exact.
-  uint32_t least[4];
-  QUANTD_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    uint32_t x[4];
-    source.Load(h, x);
-    least[2 * h] = LeastNonzero(x[0], x[2]);
-    least[2 * h + 1] = LeastNonzero(x[1], x[3]);
-  }
-  exchange.SetLeast(least);
-  __syncwarp();
-  const uint4 n = exchange.least();
-  const uint32_t two = __vminu2(__vimin3_u16x2(n.x, n.y, n.z), n.w);
-  const uint32_t nonzero = min(two & 0xFFFFu, two >> 16);
-  const uint32_t again =
-      __ballot_sync(0xFFFFFFFFu, nonzero + 1 < LeastExact(max) >> 16);
-  if (again == 0) return false;
-  RotateInOrder(again, signs, source, exchange);
-  return true;
-}
-
-// Rotates a warp's 32 blocks. All lanes must call this. Each lane gets block
-// lane % 32, rotated and rounded to bf16, and its largest magnitude as fp32
-// bits. `source` has two functions:
+// A source of a warp's 32 blocks has two functions:
 //   Load(h, x)  this lane's parts of blocks 16h and up, as rows of a fragment
 //               for tensor cores
 //   Bits(b, i)  element i of block b, a bf16
+
+// Rotates a warp's 32 blocks. All lanes must call this. Each lane gets block
+// lane % 32, rotated and rounded to bf16, and its largest magnitude as fp32
+// bits. If `*exact` is false in any lane, MakeExact must be called.
 template <typename Source>
 __device__ __forceinline__ Words Rotate(const Source& source,
                                         const Rotation& rotation,
-                                        const float* signs,
-                                        const Exchange& exchange,
-                                        uint32_t* max) {
-  __syncwarp();  // waits until the previous content has been read
+                                        const Exchange& exchange, uint32_t* max,
+                                        bool* exact) {
+  uint32_t halves[2][4];
   uint32_t least[2];  // of the halves of this lane's words
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
@@ -212,22 +184,53 @@ __device__ __forceinline__ Words Rotate(const Source& source,
     source.Load(h, x);
     float y[2][4];
     rotation.Apply(x, y);
-    exchange.SetHalves(
-        h, {PackBf16(y[0][0], y[0][1]), PackBf16(y[1][0], y[1][1]),
-            PackBf16(y[0][2], y[0][3]), PackBf16(y[1][2], y[1][3])});
+    QUANTD_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      halves[h][i] = PackBf16(y[i % 2][i / 2 * 2], y[i % 2][i / 2 * 2 + 1]);
+    }
     least[h] = MinOfWords(MinOfWords(x[0], x[1]), MinOfWords(x[2], x[3]));
   }
+  __syncwarp();  // waits until the previous content has been read
+  exchange.SetHalves(0, halves[0]);
+  exchange.SetHalves(1, halves[1]);
   __syncwarp();
-  Words out = BlockAt(exchange.own());
+  const Words out = BlockAt(exchange.own());
   *max = LargestMagnitudeOf(out);
-  const uint32_t limit = LeastExact(__reduce_max_sync(0xFFFFFFFFu, *max));
-  if (__any_sync(0xFFFFFFFFu,
-                 !ReachBoth(MinOfWords(least[0], least[1]), limit)) &&
-      MakeExact(source, signs, exchange, *max)) {
-    out = BlockAt(exchange.own());
-    *max = LargestMagnitudeOf(out);
-  }
+  // The largest magnitude of all blocks takes fewer instructions than that of
+  // each block.
+  const uint32_t most = __reduce_max_sync(0xFFFFFFFFu, *max);
+  *exact = ReachBoth(MinOfWords(least[0], least[1]), LeastExact(most));
   return out;
+}
+
+// Rotates those of a warp's 32 blocks again, in order, whose rotation may not
+// have been exact. `max` is the largest magnitude of this lane's rotated block.
+// Returns a mask of these blocks, which are then in the exchange. All lanes
+// must call this.
+template <typename Source>
+__device__ __forceinline__ uint32_t MakeExact(const Source& source,
+                                              const float* signs,
+                                              const Exchange& exchange,
+                                              uint32_t max) {
+  uint32_t least[4];
+  QUANTD_UNROLL
+  for (int h = 0; h < 2; ++h) {
+    uint32_t x[4];
+    source.Load(h, x);
+    // Zeros are exact.
+    least[2 * h] = LeastNonzero(x[0], x[2]);
+    least[2 * h + 1] = LeastNonzero(x[1], x[3]);
+  }
+  __syncwarp();  // waits until the previous content has been read
+  exchange.SetLeast(least);
+  __syncwarp();
+  const uint4 n = exchange.least();
+  const uint32_t two = __vminu2(__vimin3_u16x2(n.x, n.y, n.z), n.w);
+  const uint32_t nonzero = min(two & 0xFFFFu, two >> 16);
+  const uint32_t again =
+      __ballot_sync(0xFFFFFFFFu, nonzero + 1 < LeastExact(max) >> 16);
+  if (again != 0) RotateInOrder(again, signs, source, exchange);
+  return again;
 }
 
 }  // namespace quantd::cuda

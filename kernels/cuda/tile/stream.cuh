@@ -19,7 +19,6 @@
 #include "kernels/cuda/tile/place.cuh"
 #include "kernels/cuda/tile/span.cuh"
 #include "kernels/cuda/tile/team.cuh"
-#include "kernels/cuda/tile/tensor_map.h"
 
 // Warps can give registers to others on sm_90a, sm_100a and similar targets,
 // but not on sm_90.
@@ -28,21 +27,6 @@
 #endif
 
 namespace quantd::cuda {
-
-// The source of a stream, set up by the host.
-template <uint32_t kUnit>
-struct TileSource {
-  // The map of the whole payload, whose rows are a multiple of 16 bytes.
-  TensorMap map;
-  TileOrder<kUnit> order;
-  // The number of items that teams have taken besides their first ones, 0
-  // before and after a kernel. Teams that are faster take more items. nullptr:
-  // all teams take the same number of items.
-  uint32_t* tickets;
-  // The copy engine copies 2^log_rows rows at a time. Several groups need small
-  // boxes: the rows after a group belong to the next one.
-  uint32_t log_rows;
-};
 
 // A ring of kStages tiles, which a CTA's teams receive in turn, in the order of
 // TileOrder<kUnit>. Elements have kElementBytes. kTeamRegisters is the number
@@ -143,12 +127,8 @@ class TileStream {
         if (++full == kFull) full = 0;
       }
       if (!exists) continue;
-      if (source.tickets == nullptr) {
-        item += order.teams();
-      } else {
-        AwaitKernelBefore();  // which may use the tickets
-        item = order.teams() + atomicInc(source.tickets, order.items() - 1);
-      }
+      AwaitKernelBefore();  // which may use the tickets
+      item = order.teams() + atomicInc(source.tickets, order.items() - 1);
     }
 #if __CUDA_ARCH__ < 900
     asm volatile("cp.async.wait_all;" ::: "memory");
@@ -397,11 +377,10 @@ cudaError_t LaunchTileStream(
   // A columnwise copy alone is written fastest from top to bottom.
   const bool down =
       a.first.columnwise.data != nullptr && a.first.rowwise.data == nullptr;
-  typename Stream::Source source = {
-      {},
-      {a.list, ctas, Stream::kTeams, down},
-      queue.tickets,
-      a.list.count == 1 ? 7u : 5u};
+  typename Stream::Source source = {{},
+                                    {a.list, ctas, Stream::kTeams, down},
+                                    queue.tickets,
+                                    a.list.count == 1 ? 7u : 5u};
   error = MakeTensorMap(a.first.x, Stream::kBytes, a.list.rows, a.list.cols,
                         1 << source.log_rows, &source.map);
   if (error != cudaSuccess) return error;

@@ -9,7 +9,7 @@ namespace {
 template <DType D, bool kMse, bool kFast>
 struct BetterCoding {
   static constexpr DType kType = D;
-  static constexpr int Teams(Copying /*row*/, Copying /*column*/) { return 3; }
+  static constexpr int kTeams = 3;
   static constexpr bool kPicks = true;
   static constexpr bool kMayNotFit = false;
   static constexpr bool kPairs = false;

@@ -35,7 +35,7 @@ __device__ __noinline__ Unit EncodeRareAt(const EncodeArgs& a, bool columnwise,
 template <DType D, bool kSquares>
 struct StochasticCoding {
   static constexpr DType kType = D;
-  static constexpr int Teams(Copying /*row*/, Copying /*column*/) { return 2; }
+  static constexpr int kTeams = 2;
   static constexpr bool kPicks = false;
   static constexpr bool kMayNotFit = false;
   static constexpr bool kPairs = false;

@@ -6,17 +6,16 @@
 //   kType         the type of elements
 //   Table         a table that is made for an amax
 //   Launched      values of a launch, constructed from the arguments
-//   Teams(row, column)
-//                 the number of teams of a CTA: three if registers suffice and
-//                 computing takes longer than memory, else two
+//   kTeams        the number of teams of a CTA
 //   kSquare       whether half of a warp is a square with one scale; then
 //                 nothing is rotated
 //   kSmallGroups  whether small groups have kernels of their own
 //   kPicks        whether it finds scales itself
 //   kMayNotFit    whether there is also a Codes<false>
 //   kPairs        whether Codes uses MagnitudesOf, whose results are then
-//   shared Lines         encodes sixteen lines of a tile, a block of each lane
-//   at a
+//                 shared, and leaves registers for two rotated blocks at a
+//                 time; its calls may then be in any order
+//   Lines         encodes sixteen lines of a tile, a block of each lane at a
 //                 time. A lane's blocks come in order. The blocks of the
 //                 warp's second half are `apart` blocks further.
 // Lines has
@@ -24,8 +23,8 @@
 //   fits()                    with kMayNotFit: whether to call Codes<true>
 //   Codes<kFits>(x, block, scale, max)
 //                             the codes of x, the lane's next block, which is
-//                             at address `block`; `max` is the largest
-//                             magnitude under its scale, as fp32 bits
+//                             at address `block` if not kFits; `max` is the
+//                             largest magnitude under its scale, as fp32 bits
 //   Rare(x, signs, amax, i)   the unit of the lane's i-th block, by the generic
 //                             functions; all lanes of a square call it
 // and, with kPicks, in place of the first two
@@ -82,13 +81,13 @@ struct EncodeTeam {
   LineCodes::Storage codes[Team::kWarps];
   typename TeamGroup<typename Coding::Table>::Tables tables;
 };
-template <SharedMemory kSize, typename Coding, int kTeams>
+template <SharedMemory kSize, typename Coding>
 using EncodeShared =
-    TileShared<EncodeStream<kSize, kTeams>, EncodeTeam<Coding>>;
+    TileShared<EncodeStream<kSize, Coding::kTeams>, EncodeTeam<Coding>>;
 
 // Encodes one copy of this warp's lines. With kRht, the input and the rotated
 // lines are bf16. kSmall: see EncodeNvfp4Tiles.
-template <typename Coding, int kTeams, bool kColumns, bool kRht, bool kSmall>
+template <typename Coding, bool kColumns, bool kRht, bool kSmall>
 __device__ __forceinline__ void EncodeWarpLines(
     const EncodeArgs& a, const typename Coding::Launched& launched,
     const StagedTile& tile, const Place& at, const Rotation& rotation,
@@ -121,8 +120,63 @@ __device__ __forceinline__ void EncodeWarpLines(
   uint32_t scales = 0;
   uint32_t rare = 0;
   RareRange range;
+  const auto scale_of = [s_inv6](uint32_t max) {
+    return E4M3Of(__uint_as_float(max) * s_inv6);
+  };
+  // Encodes two rotated blocks at a time, so that instructions of one can be
+  // between those of the other.
+  const auto encode_pairs = [&]<bool kFits>() {
+    if constexpr (kRht && Coding::kPairs) {
+      uint32_t maxima[2];  // of two blocks each
+      uint32_t inexact = 0;
+#pragma unroll 1
+      for (uint32_t i = 0; i < 4; i += 2) {
+        Words x[2];
+        uint32_t max[2];
+        QUANTD_UNROLL
+        for (uint32_t k = 0; k < 2; ++k) {
+          lines.number = i + k;
+          bool exact;
+          x[k] = Rotate(lines, rotation, exchange, &max[k], &exact);
+          inexact = inexact >> 1 | (__any_sync(0xFFFFFFFFu, !exact) ? 8 : 0);
+        }
+        maxima[0] = maxima[1];
+        maxima[1] = __byte_perm(max[0], max[1], 0x7632);
+        uint2 words[2];
+        QUANTD_UNROLL
+        for (uint32_t k = 0; k < 2; ++k) {
+          const uint32_t scale = scale_of(max[k]);
+          words[k] = coding.template Codes<kFits>(x[k], 0, scale, max[k]);
+          scales = __funnelshift_r(scales, scale, 8);
+          range.Add(max[k]);
+        }
+        codes.Set(i, words[0]);
+        codes.Set(i + 1, words[1]);
+      }
+#pragma unroll 1
+      for (; inexact != 0; inexact &= inexact - 1) {
+        const auto i =
+            static_cast<uint32_t>(__ffs(static_cast<int>(inexact)) - 1);
+        const uint32_t two = i < 2 ? maxima[0] : maxima[1];
+        lines.number = i;
+        const uint32_t again =
+            MakeExact(lines, a.signs, exchange,
+                      i % 2 == 0 ? two << 16 : two & 0xFFFF0000u);
+        if ((again >> threadIdx.x % kWarp & 1) == 0) continue;
+        const Words x = BlockAt(exchange.own());
+        const uint32_t max = LargestMagnitudeOf(x);
+        const uint32_t scale = scale_of(max);
+        codes.Set(i, coding.template Codes<kFits>(x, 0, scale, max));
+        scales = (scales & ~(0xFFu << (8 * i))) | scale << (8 * i);
+        range.Add(max);
+      }
+    }
+  };
   const auto encode = [&]<bool kFits>() {
-#pragma unroll(kTeams == 2 ? 2 : 1)
+    if constexpr (kRht && Coding::kPairs && kFits && !kFew) {
+      return encode_pairs.template operator()<kFits>();
+    }
+#pragma unroll(Coding::kTeams == 2 ? 2 : 1)
     for (uint32_t i = 0; i < 4; ++i) {
       if (kFew && i >= count) break;
       lines.number = i;
@@ -130,7 +184,13 @@ __device__ __forceinline__ void EncodeWarpLines(
       uint32_t max;
       uint32_t block = exchange.own();
       if constexpr (kRht) {
-        x = Rotate(lines, rotation, a.signs, exchange, &max);
+        bool exact;
+        x = Rotate(lines, rotation, exchange, &max, &exact);
+        if (__any_sync(0xFFFFFFFFu, !exact) &&
+            MakeExact(lines, a.signs, exchange, max) != 0) {
+          x = BlockAt(block);
+          max = LargestMagnitudeOf(x);
+        }
       } else {
         if constexpr (kColumns) {
           Gather(lines, exchange);
@@ -148,7 +208,7 @@ __device__ __forceinline__ void EncodeWarpLines(
         codes.Set(i, unit.codes);
         scales = __funnelshift_r(scales, unit.scale, 8);
       } else {
-        const uint32_t scale = E4M3Of(__uint_as_float(max) * s_inv6);
+        const uint32_t scale = scale_of(max);
         codes.Set(i, coding.template Codes<kFits>(x, block, scale, max));
         scales = __funnelshift_r(scales, scale, 8);
         range.Add(max);
@@ -206,16 +266,16 @@ __device__ __forceinline__ void EncodeWarpLines(
 
 // kSmall is for many groups with fewer rows than a tile, so that most rows of a
 // tile do not exist.
-template <SharedMemory kSize, typename Coding, int kTeams, Copying kRow,
-          Copying kCol, bool kSmall>
+template <SharedMemory kSize, typename Coding, Copying kRow, Copying kCol,
+          bool kSmall>
 __global__ void __launch_bounds__(
-    EncodeStream<kSize, kTeams>::kCtaThreads, 1)
-    EncodeNvfp4Tiles(const __grid_constant__ EncodeArgs a,
-                     const __grid_constant__
-                     typename EncodeStream<kSize, kTeams>::Source source,
-                     const __grid_constant__
-                     typename Coding::Launched launched) {
-  using All = EncodeShared<kSize, Coding, kTeams>;
+    EncodeStream<kSize, Coding::kTeams>::kCtaThreads, 1)
+    EncodeNvfp4Tiles(
+        const __grid_constant__ EncodeArgs a,
+        const __grid_constant__
+        typename EncodeStream<kSize, Coding::kTeams>::Source source,
+        const __grid_constant__ typename Coding::Launched launched) {
+  using All = EncodeShared<kSize, Coding>;
   RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {
     EncodeTeam<Coding>& team = shared.teams[Team::number()];
     const Rotation rotation(a.signs);
@@ -233,14 +293,12 @@ __global__ void __launch_bounds__(
       const Place& at = stream.place();
       group.Enter(at.group);
       if constexpr (kRow != Copying::kNone) {
-        EncodeWarpLines<Coding, kTeams, false, kRow == Copying::kRotated,
-                        kSmall>(
+        EncodeWarpLines<Coding, false, kRow == Copying::kRotated, kSmall>(
             a, launched, stream.tile(), at, rotation, group, exchange, codes,
             &team, &held, k);
       }
       if constexpr (kCol != Copying::kNone) {
-        EncodeWarpLines<Coding, kTeams, true, kCol == Copying::kRotated,
-                        kSmall>(
+        EncodeWarpLines<Coding, true, kCol == Copying::kRotated, kSmall>(
             a, launched, stream.tile(), at, rotation, group, exchange, codes,
             &team, &held, k);
       }
@@ -259,15 +317,13 @@ cudaError_t LaunchTilesOf(const EncodeArgs& a, const Queue& queue) {
   return ForSharedMemory(queue, [&](auto size) {
     const auto launch = [&](auto type) {
       using Coding = Of<type()>;
-      constexpr int kTeams = Coding::Teams(kRow, kCol);
-      auto* kernel =
-          &EncodeNvfp4Tiles<size(), Coding, kTeams, kRow, kCol, false>;
+      auto* kernel = &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, false>;
       if constexpr (Coding::kSmallGroups) {
         if (HasSmallGroups(a.list)) {
-          kernel = &EncodeNvfp4Tiles<size(), Coding, kTeams, kRow, kCol, true>;
+          kernel = &EncodeNvfp4Tiles<size(), Coding, kRow, kCol, true>;
         }
       }
-      return LaunchTileStream<size(), EncodeShared<size(), Coding, kTeams>>(
+      return LaunchTileStream<size(), EncodeShared<size(), Coding>>(
           kernel, a, queue, typename Coding::Launched(a));
     };
     if constexpr (kRow == Copying::kRotated || kCol == Copying::kRotated) {

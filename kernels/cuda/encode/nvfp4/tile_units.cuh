@@ -105,7 +105,8 @@ class BlockCoding<DType::kF16> {
 };
 
 // The current group of a team, and the tables that are made for its amaxes.
-template <typename Table>
+// With kCompares, also whether both copies have the same amax.
+template <typename Table, bool kCompares = false>
 class TeamGroup {
  public:
   struct Tables {
@@ -113,7 +114,7 @@ class TeamGroup {
     LineTask columnwise;
     Table row;
     Table col;
-    bool same;  // both copies have the same amax
+    bool same;  // with kCompares
     uint32_t group;
   };
 
@@ -151,8 +152,9 @@ class TeamGroup {
   // Several warps load the tables at the same time.
   __device__ __forceinline__ void FillFrom(const GroupTask& task,
                                            uint32_t group) {
-    const bool rows = task.rowwise.data != nullptr;
-    const bool columns = task.columnwise.data != nullptr;
+    // All groups have the same copies. The first group is not in memory.
+    const bool rows = args_.first.rowwise.data != nullptr;
+    const bool columns = args_.first.columnwise.data != nullptr;
     if (rows) BringCodeTable(args_, group, 0, task.rowwise, &tables_->row);
     if (columns) {
       BringCodeTable(args_, group, 1, task.columnwise, &tables_->col);
@@ -162,9 +164,11 @@ class TeamGroup {
     if (thread == 4 * kWarp) tables_->columnwise = LineTask(task.columnwise);
     if (thread == 5 * kWarp) {
       tables_->group = group;
-      tables_->same = rows && columns &&
-                      __float_as_uint(*task.rowwise.amax) ==
-                          __float_as_uint(*task.columnwise.amax);
+      if constexpr (kCompares) {
+        tables_->same = rows && columns &&
+                        __float_as_uint(*task.rowwise.amax) ==
+                            __float_as_uint(*task.columnwise.amax);
+      }
     }
     Team::Sync();
   }

@@ -8,9 +8,7 @@ namespace {
 template <DType D>
 struct NearestCoding {
   static constexpr DType kType = D;
-  static constexpr int Teams(Copying row, Copying column) {
-    return row == Copying::kRotated && column == Copying::kRotated ? 3 : 2;
-  }
+  static constexpr int kTeams = 2;
   static constexpr bool kPicks = false;
   static constexpr bool kMayNotFit = D == DType::kBF16 && !kConvertsE2M1;
   static constexpr bool kPairs = kMayNotFit;

@@ -25,13 +25,12 @@ template <typename Coding>
 struct SquaresTeam {
   LineCodes::Storage rows[Team::kWarps];
   LineCodes::Storage columns[Team::kWarps];
-  typename TeamGroup<typename Coding::Table>::Tables tables;
+  typename TeamGroup<typename Coding::Table, true>::Tables tables;
   // Scales of the columnwise copy, by column of squares.
   alignas(4) uint8_t scales[kSquares][kSquares];
 };
 template <SharedMemory kSize, typename Coding>
-using SquaresShared =
-    TileShared<EncodeStream<kSize>, SquaresTeam<Coding>>;
+using SquaresShared = TileShared<EncodeStream<kSize>, SquaresTeam<Coding>>;
 
 // Transposes a matrix of 16 x 16 nibbles; each of sixteen lanes has a row of
 // it.
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(EncodeStream<kSize>::kCtaThreads, 1)
   RunTileStream<kSize, All>(a, source, [&](All& shared, auto& stream) {
     SquaresTeam<Coding>& s = shared.teams[Team::number()];
     const bool alone = a.list.count == 1;
-    TeamGroup<typename Coding::Table> group(a, &s.tables);
+    TeamGroup<typename Coding::Table, true> group(a, &s.tables);
     const bool rows = a.first.rowwise.data != nullptr;
     const bool columns = a.first.columnwise.data != nullptr;
     const uint32_t warp = Team::warp();

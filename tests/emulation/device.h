@@ -54,6 +54,10 @@ inline float __uint_as_float(uint32_t v) { return std::bit_cast<float>(v); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float2 __fmul2_rn(float2 a, float2 b) { return {a.x * b.x, a.y * b.y}; }
+inline float2 __ffma2_rn(float2 a, float2 b, float2 c) {
+  return {std::fma(a.x, b.x, c.x), std::fma(a.y, b.y, c.y)};
+}
 // Rounds the fp64 result towards zero. (The error of fp64 is far smaller than
 // the last place of fp32.)
 inline float __fmaf_rz(float a, float b, float c) {

@@ -32,6 +32,7 @@ class Fault:
     seed: int = 0  # of the order of threads: see threads.cc
     multiprocessors: int = 4
     stride: int = 5  # runs every stride-th combination of the contract
+    arch: int = 900  # of the build folder
 
 
 NVFP4 = "FormatsContract.EveryCombination/nvfp4"
@@ -126,8 +127,8 @@ FAULTS = [
     Fault(
         "scale search that does not clip",
         "encode/nvfp4/four_over_six.cuh",
-        "if constexpr (kSaturates) y = fminf(y, 0x1.8p-4f);",
-        "if constexpr (kSaturates) y = fminf(y, 0x1.8p-3f);",
+        "y[i] = fminf(y[i], 0x1.8p-4f);",
+        "y[i] = fminf(y[i], 0x1.8p-3f);",
         "encode/frame/nvfp4.cu",
         "NearTiesContract.*",
     ),
@@ -157,6 +158,24 @@ FAULTS = [
         "errors/f16.cu",
         MAGNITUDES + "modelopt_0_47_cuda_fp8_e4m3",
         stride=1,
+    ),
+    Fault(
+        "neighbours exchanged by a conversion to E2M1",
+        "ptx/e2m1_words.cuh",
+        '"cvt.rn.satfinite.e2m1x2.f32 a, %2, %1;',
+        '"cvt.rn.satfinite.e2m1x2.f32 a, %1, %2;',
+        "encode/nvfp4/rows.cu",
+        NVFP4,
+        arch=1000,
+    ),
+    Fault(
+        "errors of the wrong four elements",
+        "encode/nvfp4/nearest.cuh",
+        "HalvesOfE2M1(codes >> (4 * i));",
+        "HalvesOfE2M1(codes);",
+        "encode/nvfp4/four_over_six.cu",
+        NVFP4,
+        arch=1000,
     ),
 ]
 
@@ -232,9 +251,11 @@ def passes(program: pathlib.Path, fault: Fault) -> bool:
 def main() -> int:
     build = pathlib.Path(sys.argv[1]).resolve()
     words = sys.argv[2:]
+    cache = (build / "CMakeCache.txt").read_text()
     chosen = [
         fault for fault in FAULTS
-        if not words or any(word in fault.name for word in words)
+        if f"QUANTD_EMULATED_ARCH:STRING={fault.arch}\n" in cache
+        and (not words or any(word in fault.name for word in words))
     ]
     assert chosen, f"no fault's name has any of {words}"
     missed = 0

@@ -9,7 +9,8 @@
 #
 # Runs every STRIDE-th combination of the contract (default 199). With "faults"
 # it also checks that planted faults are found, which takes half a minute for
-# each. WORDs select faults whose names contain one of them.
+# each. WORDs select faults of sm_90 whose names contain one of them. Without
+# WORDs it also compares conversions of sm_100a for all 2^32 numbers.
 #
 # Exits with 77 if the CUDA toolkit's headers are missing.
 set -euo pipefail
@@ -39,7 +40,7 @@ contract() { # FOLDER STRIDE SEED MULTIPROCESSORS FILTER
 }
 # Blackwell's GPUs, which convert to E2M1 by instructions of their own. Their
 # runs have slow warps and many tiles for each team, but not the longest tests.
-blackwell() {
+blackwell() { # [STRIDE [faults [WORD...]]]
   local target arch kib times folder
   for target in 1000,227,1 1200,99,3; do
     IFS=, read -r arch kib times <<<"$target"
@@ -51,13 +52,18 @@ blackwell() {
     contract "$folder" $((stride * times)) 1 1 \
       '-*Large*:*LongRow*:*AroundPowers*:*Given*'
   done
+  [ $# = 2 ] || return 0
+  folder=build/emulated-1000
+  "$folder/tests/kernels/gpu_contract_test" --gtest_brief=1 \
+    --gtest_filter='GpuConversionsTest.*'
+  tests/emulation/faults.py "$folder"
 }
 
 hopper=build/emulated
 build "$(nproc)" $hopper 900 227 golden_test contract_test gpu_contract_test \
   gpu_door_test
 # Runs beside the tests of sm_90, which use one core.
-blackwell >$hopper/blackwell.log 2>&1 &
+blackwell "$@" >$hopper/blackwell.log 2>&1 &
 trap wait EXIT
 tests=$hopper/tests/kernels
 $hopper/tests/server/gpu_door_test --gtest_brief=1

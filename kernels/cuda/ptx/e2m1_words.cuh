@@ -14,6 +14,9 @@ inline constexpr bool kConvertsE2M1 = true;
 #else
 inline constexpr bool kConvertsE2M1 = false;
 #endif
+// The unit of values before they are rounded to E2M1
+// (kernels/cuda/encode/nvfp4/nearest.cuh).
+inline constexpr float kE2M1Unit = kConvertsE2M1 ? 1.0f : 0x1p-6f;
 
 // Rounds eight values to the codes of EncodeE2M1 (kernels/arith/e2m1.h), the
 // first in the low nibble.

@@ -92,8 +92,8 @@ __device__ __forceinline__ uint2 MxCodesUnder(const Words& x, DType type,
                                               uint32_t stored) {
   if constexpr (kConvertsE2M1) {
     const float m = MxMultiplier<Scalar>(stored);
-    return type == DType::kBF16 ? ConvertedCodes<DType::kBF16>(x, m)
-                                : ConvertedCodes<DType::kF16>(x, m);
+    return type == DType::kBF16 ? NearestCodes<DType::kBF16>(x, m)
+                                : NearestCodes<DType::kF16>(x, m);
   }
   return type == DType::kBF16 ? CodesByRule(x, MxFitOfBf16(stored))
                               : CodesByRule(x, MxFitOfF16(stored));
@@ -205,7 +205,7 @@ __device__ __forceinline__ uint32_t EncodePairs(
       is_rare = IsRare(max, wanted) || !table.exact;
       uint32_t words[4];
       random.Draw(static_cast<uint32_t>(b), words);
-      const float m = table.of[scale] * 64.0f;
+      const float m = table.of[scale] / kE2M1Unit;
       codes.Set(static_cast<uint32_t>(b),
                 StochasticCodesUnder(x[0], type, m, words));
     } else {

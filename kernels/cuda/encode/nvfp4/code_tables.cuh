@@ -44,10 +44,9 @@ struct alignas(16) Multipliers {
   }
 };
 
-// A table to compute codes in fp32 from E2M1 values / 64
-// (kernels/cuda/encode/nvfp4/nearest.cuh).
+// A table to compute codes in fp32 (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct alignas(16) ValueTable {
-  float of[128];  // multipliers / 64, by E4M3 code
+  float of[128];  // multipliers in kE2M1Unit, by E4M3 code
   float s_inv6;   // from a block's maximum to its target scale
   bool exact;     // no multiplier is near the ends of fp32's range
 
@@ -57,7 +56,7 @@ struct alignas(16) ValueTable {
     const float s = Nvfp4EncodeScale<Scalar>(amax, range);
     const unsigned thread = threadIdx.x % kThreads;
     if (thread < 128) {
-      of[thread] = Nvfp4Multiplier<Scalar>(thread, 1.0f / s) * 0x1p-6f;
+      of[thread] = Nvfp4Multiplier<Scalar>(thread, 1.0f / s) * kE2M1Unit;
     }
     if (thread == 0) {
       s_inv6 = Nvfp4InverseSix(s);

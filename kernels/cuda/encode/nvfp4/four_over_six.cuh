@@ -25,15 +25,14 @@ __device__ __forceinline__ bool IsOrdinary(float amax) {
   return (amax >= 0x1p-90f && amax <= 0x1p90f) || amax == 0.0f;
 }
 
-// Constants to compute the error of elements with one scale. Codes are found as
-// E2M1 values / 64 (kernels/cuda/encode/nvfp4/nearest.cuh).
+// Constants to compute the error of elements with one scale. E2M1 values are in
+// kE2M1Unit (kernels/cuda/encode/nvfp4/nearest.cuh).
 struct ErrorTerms {
-  float m;  // element to E2M1 value / 64
-  // The factor from values / 64 to decoded numbers. For the fast error it is 64
-  // times the scale. Otherwise it is 64 d(1), where d(q) is the number decoded
-  // from value q, rounded twice as in FORMATS.md. The factor times q / 64 is
-  // d(q) with an error of at most 2^-22 d(q), and without error for powers of
-  // two.
+  float m;  // element to E2M1 value
+  // The factor from values to decoded numbers. For the fast error it is the
+  // scale. Otherwise it is d(1), where d(q) is the number decoded from q,
+  // rounded twice as in FORMATS.md. The factor times q is d(q) with an error of
+  // at most 2^-22 d(q), and without error for powers of two.
   float near;
 };
 
@@ -52,8 +51,8 @@ struct ErrorTable {
     const float encode = Nvfp4EncodeScale<Scalar>(of_all, most);
     for (unsigned i = thread; i < 128; i += threads) {
       const float scale = DecodeE4M3<Scalar>(i);
-      of[i] = {Nvfp4Multiplier<Scalar>(i, 1.0f / encode) * 0x1p-6f,
-               64.0f * (fast ? scale : scale * of_all / most)};
+      of[i] = {Nvfp4Multiplier<Scalar>(i, 1.0f / encode) * kE2M1Unit,
+               (fast ? scale : scale * of_all / most) / kE2M1Unit};
     }
     if (thread == 0) {
       s = encode;
@@ -117,13 +116,27 @@ struct Candidate {
   ErrorTerms terms;
   float error = 0.0f;
 
-  // Adds the approximate error for magnitude x. `target` is x, or x * S for the
-  // fast error. Returns the E2M1 value / 64.
-  __device__ __forceinline__ float Add(float x, float target) {
-    const float q = NearestE2M1(__fmul_rn(x, terms.m));
-    const float d = __fmaf_rn(q, terms.near, -target);
-    error = kMse ? __fmaf_rn(d, d, error) : error + fabsf(d);
-    return q;
+  // Adds the approximate errors of eight elements: magnitudes or, with
+  // kConvertsE2M1, numbers of either sign. `target` is x, or x * S for the fast
+  // error. Returns their codes.
+  __device__ __forceinline__ EightCodes Add(const float (&x)[8],
+                                            const float (&target)[8]) {
+    float y[8];
+    float q[8];
+    float d[8];
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      y[i] = x[i];
+      d[i] = target[i];
+    }
+    MultiplyBy(terms.m, y);
+    const EightCodes codes = RoundEight(y, q);
+    AddProducts(-terms.near, q, d);
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      error = kMse ? __fmaf_rn(d[i], d[i], error) : error + fabsf(d[i]);
+    }
+    return codes;
   }
 };
 
@@ -138,21 +151,29 @@ __device__ __forceinline__ float ExactError(const float (&v)[kBlock],
   // d(1) or p d(1.5), so the error is rounded once, as defined.
   const float scale = DecodeE4M3<Scalar>(code);
   const float one =
-      fast ? terms.near : 64.0f * (scale * table.amax / table.range);
+      fast ? terms.near : scale * table.amax / table.range / kE2M1Unit;
   const float more = fast ? 1.5f * terms.near
-                          : 64.0f * (1.5f * scale * table.amax / table.range);
+                          : 1.5f * scale * table.amax / table.range / kE2M1Unit;
   const float times = fast ? table.s : 1.0f;
   float error = 0.0f;
   QUANTD_UNROLL
-  for (int i = 0; i < kBlock; ++i) {
-    const float x = fabsf(v[i]);
-    float y = __fmul_rn(x, terms.m);
-    if constexpr (kSaturates) y = fminf(y, 0x1.8p-4f);
-    const uint32_t q = __float_as_uint(NearestE2M1(y));
-    const float p = __uint_as_float(q & 0x7F800000u);
-    const float d = (q & 0x00400000u) != 0 ? more : one;
-    const float e = __fmaf_rn(p, d, -__fmul_rn(x, times));
-    error = __fadd_rn(error, kMse ? __fmul_rn(e, e) : fabsf(e));
+  for (int h = 0; h < kBlock; h += 8) {
+    float y[8];
+    float q[8];
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      y[i] = __fmul_rn(fabsf(v[h + i]), terms.m);
+      if constexpr (kSaturates && !kConvertsE2M1) y[i] = fminf(y[i], 0x1.8p-4f);
+    }
+    RoundEight(y, q);
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t bits = __float_as_uint(q[i]);
+      const float p = __uint_as_float(bits & 0x7F800000u);
+      const float d = (bits & 0x00400000u) != 0 ? more : one;
+      const float e = __fmaf_rn(p, d, -__fmul_rn(fabsf(v[h + i]), times));
+      error = __fadd_rn(error, kMse ? __fmul_rn(e, e) : fabsf(e));
+    }
   }
   return error;
 }
@@ -210,23 +231,17 @@ class Contest {
       : four_{for_four}, six_{for_six} {
     QUANTD_UNROLL
     for (int h = 0; h < 2; ++h) {
-      float f[8];
-      float g[8];
+      float v[8];
+      float target[8];
       QUANTD_UNROLL
       for (int i = 0; i < 8; ++i) {
-        const uint32_t word = x.w[4 * h + i / 2] & 0x7FFF7FFFu;
-        const float v = i % 2 == 0 ? LowOf<D>(word) : HighOf<D>(word);
-        const float target = kFast ? __fmul_rn(v, s) : v;
-        f[i] = four_.Add(v, target);
-        g[i] = six_.Add(v, target);
+        uint32_t word = x.w[4 * h + i / 2];
+        if constexpr (!kConvertsE2M1) word &= 0x7FFF7FFFu;
+        v[i] = i % 2 == 0 ? LowOf<D>(word) : HighOf<D>(word);
+        target[i] = kFast ? __fmul_rn(v[i], s) : v[i];
       }
-      QUANTD_UNROLL
-      for (int odd = 0; odd < 2; ++odd) {
-        four_bytes_[2 * h + odd] =
-            CodesOf<DType::kE4M3>(f[odd], f[2 + odd], f[4 + odd], f[6 + odd]);
-        six_bytes_[2 * h + odd] =
-            CodesOf<DType::kE4M3>(g[odd], g[2 + odd], g[4 + odd], g[6 + odd]);
-      }
+      four_codes_[h] = four_.Add(v, target);
+      six_codes_[h] = six_.Add(v, target);
     }
   }
 
@@ -239,12 +254,8 @@ class Contest {
     uint32_t words[2];
     QUANTD_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const uint32_t* w = x.w + 4 * h;
-      const uint32_t even = four ? four_bytes_[2 * h] : six_bytes_[2 * h];
-      const uint32_t odd =
-          four ? four_bytes_[2 * h + 1] : six_bytes_[2 * h + 1];
-      words[h] = Chosen<0x77777777u>(CodesOfBytes(even, odd),
-                                     SignsOf(w[0], w[1], w[2], w[3]));
+      const EightCodes codes = four ? four_codes_[h] : six_codes_[h];
+      words[h] = codes.WithSignsOf(x.w + 4 * h);
     }
     return make_uint2(words[0], words[1]);
   }
@@ -252,9 +263,8 @@ class Contest {
  private:
   Candidate<kMse> four_;
   Candidate<kMse> six_;
-  // Codes of each half in bytes: elements 0 2 4 6, then 1 3 5 7.
-  uint32_t four_bytes_[4];
-  uint32_t six_bytes_[4];
+  EightCodes four_codes_[2];
+  EightCodes six_codes_[2];
 };
 
 // Encodes a block with the better candidate scale. `max` is the block's largest
@@ -295,23 +305,7 @@ static __device__ __noinline__ Unit EncodeOpen(const EncodeParams& p, Words x,
   const uint32_t six = ScaleForSix(base);
   const Errors errors = ExactErrors<kMse>(v, table, four, six, kFast);
   const uint32_t scale = errors.four < errors.six ? four : six;
-  const float m = table.of[scale].m;
-  uint32_t words[2];
-  QUANTD_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    float q[8];
-    uint32_t signs_of_words = 0;
-    QUANTD_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      const float y = v[8 * h + i];
-      q[i] = NearestE2M1(fabsf(y) * m);
-      signs_of_words |= (__float_as_uint(y) >> 31) << (4 * i + 3);
-    }
-    words[h] = CodesOfBytes(CodesOf<DType::kE4M3>(q[0], q[2], q[4], q[6]),
-                            CodesOf<DType::kE4M3>(q[1], q[3], q[5], q[7])) |
-               signs_of_words;
-  }
-  return {make_uint2(words[0], words[1]), scale};
+  return {NearestCodes<D>(x, table.of[scale].m), scale};
 }
 
 // Fixes the metric of a Coding, so that the type of elements is the only

@@ -1,11 +1,12 @@
-// Rounds to the nearest E2M1 values, not directly to codes. An E2M1 value / 64
-// is an E4M3 number, normal or subnormal, whose code is four times the E2M1
-// code. So the instructions that convert to E4M3 find the codes. Errors can be
-// computed from the values, too.
+// Rounds to the nearest E2M1 values and codes. Without kConvertsE2M1 it rounds
+// to values first. An E2M1 value / 64 is an E4M3 number, normal or subnormal,
+// whose code is four times the E2M1 code. So the instructions that convert to
+// E4M3 find the codes. Errors can be computed from the values, too.
 #ifndef QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 #define QUANTD_KERNELS_CUDA_ENCODE_NVFP4_NEAREST_CUH_
 
 #include "kernels/cuda/ptx/e2m1_words.cuh"
+#include "kernels/cuda/ptx/float_pairs.cuh"
 #include "kernels/cuda/ptx/fp8_words.cuh"
 #include "kernels/cuda/tile/packed.cuh"
 
@@ -47,53 +48,68 @@ __device__ __forceinline__ uint32_t CodesOfBytes(uint32_t even, uint32_t odd) {
   return (even >> 2 & 0x07070707u) | (odd << 2 & 0x70707070u);
 }
 
-// The codes of sixteen elements of type D times m, if kConvertsE2M1. With
-// kNegative, -0 gets no sign.
-template <DType D, bool kNegative = false>
-__device__ __forceinline__ uint2 ConvertedCodes(const Words& x, float m) {
-  uint32_t words[2];
-  QUANTD_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    float y[8];
-    QUANTD_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t w = x.w[4 * h + i];
-      const uint32_t two = kNegative ? WithoutNegativeZeros<D>(w) : w;
-      y[2 * i] = LowOf<D>(two) * m;
-      y[2 * i + 1] = HighOf<D>(two) * m;
-    }
-    words[h] = E2M1Of(y);
+// Eight elements, rounded. With kConvertsE2M1 `even` is all codes with their
+// signs, and `odd` is not used. Otherwise these are operands of CodesOfBytes.
+struct EightCodes {
+  uint32_t even;
+  uint32_t odd;
+
+  // The codes with the signs of the elements, which are in four words.
+  __device__ __forceinline__ uint32_t WithSignsOf(const uint32_t* w) const {
+    if constexpr (kConvertsE2M1) return even;
+    return Chosen<0x77777777u>(CodesOfBytes(even, odd),
+                               SignsOf(w[0], w[1], w[2], w[3]));
   }
-  return make_uint2(words[0], words[1]);
+};
+// Sets q to the E2M1 values nearest to y, in kE2M1Unit. y must be below 7 and,
+// without kConvertsE2M1, at least 0.
+__device__ __forceinline__ EightCodes RoundEight(const float (&y)[8],
+                                                 float (&q)[8]) {
+  if constexpr (kConvertsE2M1) {
+    const uint32_t codes = E2M1Of(y);
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; i += 4) {
+      const uint2 four = HalvesOfE2M1(codes >> (4 * i));
+      q[i] = LowOf<DType::kF16>(four.x);
+      q[i + 1] = HighOf<DType::kF16>(four.x);
+      q[i + 2] = LowOf<DType::kF16>(four.y);
+      q[i + 3] = HighOf<DType::kF16>(four.y);
+    }
+    return {codes, 0};
+  } else {
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) q[i] = NearestE2M1(y[i]);
+    return {CodesOf<DType::kE4M3>(q[0], q[2], q[4], q[6]),
+            CodesOf<DType::kE4M3>(q[1], q[3], q[5], q[7])};
+  }
 }
 
-// The codes of sixteen elements of type D times 64 m. Without kClamped all
-// |x * 64 m| must be below 7. With kNegative, -0 gets no sign.
+// The codes of sixteen elements of type D times m, which is in kE2M1Unit.
+// Without kClamped and kConvertsE2M1 all products must be below 7. With
+// kNegative, -0 gets no sign.
 template <DType D, bool kClamped = false, bool kNegative = false>
 __device__ __forceinline__ uint2 NearestCodes(const Words& x, float m) {
-  if constexpr (kConvertsE2M1) {
-    return ConvertedCodes<D, kNegative>(x, m * 64.0f);
-  }
-  const auto nearest = [&](float v) {
-    const float y = fabsf(v) * m;
-    return NearestE2M1(kClamped ? fminf(y, 6.0f * 0x1p-6f) : y);
-  };
   uint32_t words[2];
   QUANTD_UNROLL
   for (int h = 0; h < 2; ++h) {
     uint32_t w[4];
-    float f[8];
+    float y[8];
     QUANTD_UNROLL
     for (int i = 0; i < 4; ++i) {
       w[i] =
           kNegative ? WithoutNegativeZeros<D>(x.w[4 * h + i]) : x.w[4 * h + i];
-      f[2 * i] = nearest(LowOf<D>(w[i]));
-      f[2 * i + 1] = nearest(HighOf<D>(w[i]));
+      y[2 * i] = LowOf<D>(w[i]);
+      y[2 * i + 1] = HighOf<D>(w[i]);
     }
-    const uint32_t even = CodesOf<DType::kE4M3>(f[0], f[2], f[4], f[6]);
-    const uint32_t odd = CodesOf<DType::kE4M3>(f[1], f[3], f[5], f[7]);
-    words[h] = Chosen<0x77777777u>(CodesOfBytes(even, odd),
-                                   SignsOf(w[0], w[1], w[2], w[3]));
+    MultiplyBy(m, y);
+    if constexpr (!kConvertsE2M1) {
+      QUANTD_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        y[i] = kClamped ? fminf(fabsf(y[i]), 6.0f * kE2M1Unit) : fabsf(y[i]);
+      }
+    }
+    float q[8];
+    words[h] = RoundEight(y, q).WithSignsOf(w);
   }
   return make_uint2(words[0], words[1]);
 }

@@ -64,7 +64,7 @@ struct Coder {
     const uint32_t max = LargerHalf<kType>(LargestOfSigned<kType>(x));
     const float wanted = __uint_as_float(max) * s_inv6;
     unit->scale = E4M3Of(wanted);
-    unit->codes = NearestCodes<kType>(x, table->of[unit->scale] * 0x1p-6f);
+    unit->codes = NearestCodes<kType>(x, table->of[unit->scale] * kE2M1Unit);
     return !IsRare(max, wanted) && exact;
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t /*row*/,
@@ -138,7 +138,7 @@ struct ScaledCoder {
     const float wanted = __uint_as_float(max) * scale.s_inv6;
     unit->scale = E4M3Of(wanted);
     const float m = Nvfp4Multiplier<Scalar>(unit->scale, scale.s_dec);
-    unit->codes = NearestCodes<D>(x, m * 0x1p-6f);
+    unit->codes = NearestCodes<D>(x, m * kE2M1Unit);
     return !IsRare(max, wanted) && scale.s_dec != 0.0f;
   }
   __device__ __forceinline__ Unit EncodeRare(const Words& x, int64_t line,

@@ -22,8 +22,8 @@ namespace {
 // that differ only in the exponent differ by a power of two, so Fill only has
 // to find eight multipliers.
 struct QuotientTable {
-  static constexpr int k64th = 6;  // log2 of the divisor of all multipliers
-  float of[128];  // by E4M3 code, / 64; 0: use the generic functions
+  static constexpr int kUnit = kConvertsE2M1 ? 0 : -6;  // log2 of kE2M1Unit
+  float of[128];  // by E4M3 code, in kE2M1Unit; 0: use the generic functions
   float g;
   bool usable;  // no product comes near the ends of fp32's range
 
@@ -32,9 +32,9 @@ struct QuotientTable {
   __device__ __forceinline__ void Fill(const GlobalMultipliers& known) {
     const uint32_t code = threadIdx.x;
     if (code >= 128) return;
-    of[code] = code == 0  ? 0x1p-6f  // for a block of zeros
-               : code < 8 ? 0.0f     // subnormal
-                          : OfField(known.of[code & 7], code >> 3, -k64th);
+    of[code] = code == 0  ? kE2M1Unit  // for a block of zeros
+               : code < 8 ? 0.0f       // subnormal
+                          : OfField(known.of[code & 7], code >> 3, kUnit);
   }
 
   // Finds the multipliers. All threads of eight warps must call this; the
@@ -48,7 +48,7 @@ struct QuotientTable {
     if (threadIdx.x == 0) {
       g = global;
       usable = HasGlobalMultipliers(n, global);
-      of[0] = 0x1p-6f;  // for a block of zeros
+      of[0] = kE2M1Unit;  // for a block of zeros
     }
     const int lane = static_cast<int>(threadIdx.x % 32);
     const uint32_t mantissa = threadIdx.x / 32;
@@ -81,7 +81,7 @@ struct QuotientTable {
     }
     // Entries of subnormal scales are not set.
     if (lane == 0 || lane >= 16) return;
-    of[lane << 3 | mantissa] = OfField(m, static_cast<uint32_t>(lane), -k64th);
+    of[lane << 3 | mantissa] = OfField(m, static_cast<uint32_t>(lane), kUnit);
   }
 
  private:

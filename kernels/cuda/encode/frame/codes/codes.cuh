@@ -30,13 +30,16 @@ template <bool kBelow7>
 __device__ __forceinline__ Sixteen NearestCodes(const float (&v)[kBlock],
                                                 float m) {
 #if __CUDA_ARCH__ >= 890
-  const float scale = m * kE2M1Unit;
   float q[kBlock];
   QUANTD_UNROLL
-  for (int i = 0; i < kBlock; ++i) {
-    q[i] = kConvertsE2M1 ? v[i] * scale
-           : kBelow7     ? WithSignOf(NearestE2M1(fabsf(v[i]) * scale), v[i])
-                         : NearestOf(v[i] * scale, v[i]);
+  for (int i = 0; i < kBlock; ++i) q[i] = v[i];
+  MultiplyBy(m * kE2M1Unit, q);
+  if constexpr (!kConvertsE2M1) {
+    QUANTD_UNROLL
+    for (int i = 0; i < kBlock; ++i) {
+      q[i] = kBelow7 ? WithSignOf(NearestE2M1(fabsf(q[i])), v[i])
+                     : NearestOf(q[i], v[i]);
+    }
   }
   return E2M1Words(q);
 #else

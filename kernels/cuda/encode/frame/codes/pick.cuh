@@ -25,9 +25,14 @@ __device__ __forceinline__ Errors NearErrors(const float (&v)[kBlock],
   Candidate<kMse> four = {table.of[for_four]};
   Candidate<kMse> six = {table.of[for_six]};
   QUANTD_UNROLL
-  for (int i = 0; i < kBlock; ++i) {
-    const float x = fabsf(v[i]);
-    const float target = __fmul_rn(x, times);
+  for (int h = 0; h < kBlock; h += 8) {
+    float x[8];
+    float target[8];
+    QUANTD_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      x[i] = fabsf(v[h + i]);
+      target[i] = __fmul_rn(x[i], times);
+    }
     four.Add(x, target);
     six.Add(x, target);
   }

@@ -76,9 +76,6 @@ __device__ __forceinline__ Sixteen Fp8Words(DType element,
   return codes;
 }
 
-// The unit of the values from which E2M1Words makes codes.
-inline constexpr float kE2M1Unit = kConvertsE2M1 ? 1.0f : 0x1p-6f;
-
 // Sixteen codes with signs, from signed values in kE2M1Unit. They must be E2M1
 // values unless kConvertsE2M1.
 __device__ __forceinline__ Sixteen E2M1Words(const float (&q)[kBlock]) {

@@ -80,8 +80,8 @@ client/checkpoint: vocabulary kernels/plan kernels/plan/profile kernels/arith/co
 client/checkpoint/advise: client/checkpoint client/checkpoint/convert client/files absl fmt
 client/checkpoint/check: vocabulary kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/anatomy client/checkpoint/convert client/files absl fmt
 client/checkpoint/convert: vocabulary kernels/plan kernels/plan/profile quantd/buffers.h quantd/result.h client/checkpoint client/checkpoint/anatomy client/files client/tensors/on_threads.h absl fmt
-client/checkpoint/lint: client/checkpoint client/checkpoint/anatomy client/checkpoint/check client/checkpoint/convert/module_names.h client/checkpoint/convert/scheme_table.h client/files absl fmt
-client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/check client/checkpoint/lint/rules.h fmt
+client/checkpoint/lint: client/checkpoint client/checkpoint/anatomy client/checkpoint/check client/checkpoint/convert/config_writer.h client/checkpoint/convert/module_names.h client/files absl fmt
+client/checkpoint/lint/engines: client/checkpoint/anatomy client/checkpoint client/checkpoint/lint/rules.h fmt
 client/checkpoint/repair: kernels/arith/copy_address.h kernels/plan client/checkpoint client/checkpoint/check client/checkpoint/convert client/checkpoint/lint absl fmt
 client/checkpoint/report: kernels/plan kernels/arith/copy_address.h client/checkpoint client/checkpoint/check client/checkpoint/lint client/files absl fmt
 client/local: quantd/local.h vocabulary kernels/device proto quantd/call_options.h quantd/piece_options.h quantd/result.h client/call client/tensors absl fmt

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client/checkpoint/pattern.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -35,49 +35,37 @@ constexpr std::string_view kFused[] = {
 
 // Model types for which the fusions of engines were checked. For other types,
 // siblings with unknown names are assumed to be fused.
-constexpr std::string_view kKnownTypes[] = {
-    "apertus",      "arcee",       "bert",         "bloom",
-    "camembert",    "cohere",      "cohere2",      "dbrx",
-    "deepseek_v2",  "deepseek_v3", "distilbert",   "ernie4_5",
-    "ernie4_5_moe", "exaone4",     "falcon",       "gemma",
-    "gemma2",       "gemma3",      "gemma3_text",  "glm",
-    "glm4",         "glm4_moe",    "gpt2",         "gpt_neox",
-    "gpt_oss",      "granite",     "granitemoe",   "hunyuan_v1_moe",
-    "internlm2",    "kimi_k2",     "llama",        "llama4",
-    "llama4_text",  "llava",       "minimax",      "ministral",
-    "mistral",      "mistral3",    "mixtral",      "mpnet",
-    "nemotron",     "olmo",        "olmo2",        "olmoe",
-    "phi",          "phi3",        "qwen2",        "qwen2_5_vl",
-    "qwen2_moe",    "qwen2_vl",    "qwen3",        "qwen3_moe",
-    "qwen3_next",   "qwen3_vl",    "qwen3_vl_moe", "roberta",
-    "seed_oss",     "smollm3",     "stablelm",     "starcoder2",
-    "t5",           "xlm-roberta",
-};
+constexpr Words kKnownTypes = R"(
+    apertus arcee bert bloom camembert cohere cohere2 dbrx deepseek_v2
+    deepseek_v3 distilbert ernie4_5 ernie4_5_moe exaone4 falcon gemma gemma2
+    gemma3 gemma3_text glm glm4 glm4_moe gpt2 gpt_neox gpt_oss granite
+    granitemoe hunyuan_v1_moe internlm2 kimi_k2 llama llama4 llama4_text llava
+    minimax ministral mistral mistral3 mixtral mpnet nemotron olmo olmo2 olmoe
+    phi phi3 qwen2 qwen2_5_vl qwen2_moe qwen2_vl qwen3 qwen3_moe qwen3_next
+    qwen3_vl qwen3_vl_moe roberta seed_oss smollm3 stablelm starcoder2 t5
+    xlm-roberta)";
 
 // Modules that are Conv1D layers in transformers.
-constexpr std::string_view kTransposed[] = {"c_attn", "c_proj", "c_fc",
-                                            "q_attn"};
+constexpr Words kTransposed = "c_attn c_proj c_fc q_attn";
 
 // Whether c_attn or c_fc has more columns than rows. In a Linear they would
 // have more rows, because they have more outputs than inputs.
 bool IsWide(const Model& model) {
-  return std::any_of(model.tensors().begin(), model.tensors().end(),
-                     [](const auto& t) {
-                       const std::vector<int64_t>& shape = t.stored.shape;
-                       return (t.name().ends_with(".c_attn.weight") ||
-                               t.name().ends_with(".c_fc.weight")) &&
-                              shape.size() == 2 && shape[0] < shape[1];
-                     });
+  return std::ranges::any_of(model.tensors(), [](const auto& t) {
+    const std::vector<int64_t>& shape = t.stored.shape;
+    return (t.name().ends_with(".c_attn.weight") ||
+            t.name().ends_with(".c_fc.weight")) &&
+           shape.size() == 2 && shape[0] < shape[1];
+  });
 }
 
 // Whether a gated MLP consists of w1, w2 and c_proj, as in the first Qwen.
 bool HasTwoGates(const Model& model) {
-  return std::any_of(
-      model.tensors().begin(), model.tensors().end(), [&](const auto& t) {
-        const auto [parent, leaf] = SplitModule(ModuleOf(t.name()));
-        return leaf == "w2" &&
-               model.Find(std::string(parent) + ".c_proj.weight") != nullptr;
-      });
+  return std::ranges::any_of(model.tensors(), [&](const auto& t) {
+    const auto [parent, leaf] = SplitModule(ModuleOf(t.name()));
+    return leaf == "w2" &&
+           model.Find(std::string(parent) + ".c_proj.weight") != nullptr;
+  });
 }
 
 FusedNames Names(std::string_view text) {
@@ -95,10 +83,10 @@ absl::StatusOr<Architecture> Architecture::Of(
   a.roles_ = Roles::Of(model);
   for (const std::string& text : more) {
     const FusedNames names = Names(text);
-    const bool bad = names.size() < 2 ||
-                     std::any_of(names.begin(), names.end(), [](auto& n) {
-                       return n.empty() || n.find('.') != std::string::npos;
-                     });
+    const bool bad =
+        names.size() < 2 || std::ranges::any_of(names, [](auto& n) {
+          return n.empty() || n.find('.') != std::string::npos;
+        });
     if (bad) {
       return absl::InvalidArgumentError(
           fmt::format("--fuse {}: expected the names of two or more siblings, "

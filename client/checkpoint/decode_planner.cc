@@ -1,4 +1,4 @@
-#include "client/checkpoint/decode_planner.h"
+// Implements MakeDecodingPlan.
 
 #include <map>
 #include <set>
@@ -8,12 +8,13 @@
 
 #include "client/checkpoint/anatomy/role.h"
 #include "client/checkpoint/anatomy/storage.h"
-#include "client/checkpoint/made_with.h"
+#include "client/checkpoint/plan.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
+
 absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model) {
   auto stored = FindStored(model);
   if (!stored.ok()) return stored.status();

@@ -257,6 +257,10 @@ BlockShape BlockOf(const WeightLayout& layout) {
   return {format.square ? format.block : 1, format.block};
 }
 
+bool IsFourBits(const WeightLayout& layout) {
+  return FindFormat(layout.codes)->element == DType::kE2M1x2;
+}
+
 bool NeedsAmax(const WeightLayout& layout) {
   return layout.global != Global::kNone ||
          layout.scale_shape == ScaleShape::kScalar ||
@@ -273,7 +277,7 @@ std::vector<int64_t> ShapeOf(const WeightLayout& layout, PartSource source,
     case PartSource::kNothing:
       break;
     case PartSource::kCodes: {
-      const bool half = FindFormat(layout.codes)->element == DType::kE2M1x2;
+      const bool half = IsFourBits(layout);
       return {rows, half ? cols / 2 : cols};
     }
     case PartSource::kScales: {

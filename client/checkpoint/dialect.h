@@ -123,6 +123,7 @@ struct BlockShape {
   int64_t cols = 0;
 };
 BlockShape BlockOf(const WeightLayout& layout);
+bool IsFourBits(const WeightLayout& layout);
 // Whether the scales of fused weights depend on their common amax.
 bool NeedsAmax(const WeightLayout& layout);
 // Shape of one part of an N x K weight.

@@ -1,5 +1,4 @@
-#include "client/checkpoint/made_with.h"
-
+#include "client/checkpoint/stored.h"
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 

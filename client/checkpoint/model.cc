@@ -117,8 +117,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   const std::vector<std::string>& found = files->shards;
   notes_ = std::move(files->notes);
   others_ = std::move(files->carried);
-  has_config_ =
-      std::count(files->settings.begin(), files->settings.end(), kConfig) > 0;
+  has_config_ = std::ranges::count(files->settings, kConfig) > 0;
   if (auto s = ChooseIndex(files->indexes); !s.ok()) return s;
   std::vector<std::string> names = found;
   if (!index_name_.empty()) {
@@ -126,8 +125,8 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
     std::set<std::string> listed;
     for (const auto& [tensor, shard] : index_) listed.insert(shard);
     names.assign(listed.begin(), listed.end());
-  } else if (std::count(found.begin(), found.end(), kOne) > 0 &&
-             std::all_of(found.begin(), found.end(), IsBeside)) {
+  } else if (std::ranges::count(found, kOne) > 0 &&
+             std::ranges::all_of(found, IsBeside)) {
     // Ignores the other files: adapters, or the same weights for other
     // programs.
     names = {std::string(kOne)};
@@ -169,7 +168,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
   if (auto s = Choose(only, &names); !s.ok()) return s;
   std::vector<std::string> missing = names;
   std::erase_if(missing, [&](const std::string& name) {
-    return std::binary_search(found.begin(), found.end(), name);
+    return std::ranges::binary_search(found, name);
   });
   if (!missing.empty()) {
     return Bad(path_, fmt::format("missing {} of the {} shards in {}: {}",
@@ -190,7 +189,7 @@ absl::Status Model::OpenDirectory(const std::vector<std::string>& only) {
 absl::Status Model::ChooseIndex(const std::vector<std::string>& indexes) {
   if (indexes.empty()) return absl::OkStatus();
   constexpr std::string_view kUsual = "model.safetensors.index.json";
-  const bool usual = std::count(indexes.begin(), indexes.end(), kUsual) > 0;
+  const bool usual = std::ranges::count(indexes, kUsual) > 0;
   if (indexes.size() > 1 && !usual) {
     return Bad(path_, fmt::format("there are {} indexes ({}): keep only the "
                                   "one that lists the shards",
@@ -211,7 +210,7 @@ absl::Status Model::Choose(const std::vector<std::string>& only,
   if (only.empty()) return absl::OkStatus();
   const std::set<std::string> wanted(only.begin(), only.end());
   for (const std::string& name : wanted) {
-    if (std::count(names->begin(), names->end(), name) > 0) continue;
+    if (std::ranges::count(*names, name) > 0) continue;
     return Bad(path_,
                fmt::format("{} is not a shard of this model; its shards are {}",
                            name.substr(0, 200), Some(*names)));
@@ -357,9 +356,7 @@ const ModelTensor* Model::Find(std::string_view name) const {
 }
 
 std::string Model::model_type() const {
-  const auto type = config_.find("model_type");
-  return type != config_.end() && type->is_string() ? type->get<std::string>()
-                                                    : "";
+  return TextOf(Member(&config_, "model_type")).value_or("");
 }
 
 absl::Status Model::Read(const ModelTensor& tensor, size_t offset,

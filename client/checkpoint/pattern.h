@@ -3,8 +3,6 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_PATTERN_H_
 #define QUANTD_CLIENT_CHECKPOINT_PATTERN_H_
 
-#include <algorithm>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -42,22 +40,6 @@ absl::StatusOr<std::vector<Pattern>> ParsePatterns(
 // Returns the first pattern that matches, or nullptr.
 const Pattern* FirstMatch(const std::vector<Pattern>& patterns,
                           std::string_view module);
-
-template <typename List>
-bool Has(const List& list, std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
-}
-
-// Splits the text at each `at`. Text without `at` is one part.
-inline std::vector<std::string_view> Split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
 
 }  // namespace quantd::checkpoint
 

@@ -244,11 +244,9 @@ void Arrange(ConversionPlan* plan) {
   std::erase_if(plan->shards, [](const auto& s) { return s.tensors.empty(); });
   plan->bytes_out = 0;
   for (OutputShard& shard : plan->shards) {
-    std::stable_sort(shard.tensors.begin(), shard.tensors.end(),
-                     [](const auto& a, const auto& b) {
-                       return safetensors::BitsOf(a.dtype) >
-                              safetensors::BitsOf(b.dtype);
-                     });
+    std::ranges::stable_sort(shard.tensors, [](const auto& a, const auto& b) {
+      return safetensors::BitsOf(a.dtype) > safetensors::BitsOf(b.dtype);
+    });
     for (const safetensors::Tensor& t : shard.tensors) {
       plan->bytes_out += t.size;
     }

@@ -1,6 +1,5 @@
 // Plan of a model's conversion: which tensors are quantized and how, which of
 // them share an amax, which are copied, and the output file of each tensor.
-// MakeConversionPlan in planner.h makes it.
 #ifndef QUANTD_CLIENT_CHECKPOINT_PLAN_H_
 #define QUANTD_CLIENT_CHECKPOINT_PLAN_H_
 
@@ -191,6 +190,17 @@ void NoteLeft(std::string_view kind, double least, ConversionPlan* plan);
 // Sorts the tensors of each shard by element size, so that each is aligned to
 // it as readers expect. Sets bytes_out.
 void Arrange(ConversionPlan* plan);
+
+// Plans a conversion from the headers of a model alone. INVALID_ARGUMENT if the
+// model cannot be converted with this selection. The model must outlive the
+// plan.
+absl::StatusOr<ConversionPlan> MakeConversionPlan(const Model& model,
+                                                  const Selection& selection);
+
+// Plans the conversion of quantized weights back to bf16. INVALID_ARGUMENT if
+// the model has no quantized weights, or has quantized weights that fit no
+// dialect. The model must outlive the plan.
+absl::StatusOr<ConversionPlan> MakeDecodingPlan(const Model& model);
 
 }  // namespace quantd::checkpoint
 

@@ -1,16 +1,12 @@
-#include "client/checkpoint/planner.h"
-
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "client/checkpoint/anatomy/adapter.h"
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/anatomy/storage.h"
-#include "client/checkpoint/anatomy/strays.h"
-#include "client/checkpoint/decode_planner.h"
-#include "client/checkpoint/made_with.h"
+#include "client/checkpoint/anatomy/whole_model.h"
+#include "client/checkpoint/plan.h"
 #include "client/checkpoint/selector.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/stored.h"
@@ -57,8 +53,8 @@ class Planner {
 
  private:
   absl::Status Refusal() const {
-    const bool other = std::any_of(
-        plan_.left_out.begin(), plan_.left_out.end(),
+    const bool other = std::ranges::any_of(
+        plan_.left_out,
         [](const LeftOut& left) { return left.kind == kOfOtherClass; });
     return other ? UnknownClass(model_.path(),
                                 selector_.architecture().model_class().name,
@@ -136,8 +132,8 @@ class Planner {
   // unless --ignore names it, because the model does not store its matrix.
   absl::Status TakeFactored(const UnclearWeight& u) {
     const Role role = selector_.architecture().RoleOf(u.module);
-    const bool linear = std::all_of(
-        u.tensors.begin(), u.tensors.end(),
+    const bool linear = std::ranges::all_of(
+        u.tensors,
         [](const ModelTensor* t) { return t->stored.shape.size() < 3; });
     Carry(u, role, kFactored);
     if (!linear || !MayBeLinear(role) ||

@@ -59,9 +59,9 @@ std::string_view NumberIn(std::string_view text) {
 }
 
 bool IsMarked(std::string_view number) {
-  return IsHuge(number) ||
-         std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](const Word& word) { return word.text == number; });
+  return IsHuge(number) || std::ranges::any_of(kWords, [&](const Word& word) {
+           return word.text == number;
+         });
 }
 
 std::string WithTexts(std::string_view json) {
@@ -177,6 +177,30 @@ std::string PythonJsonText(const Json& json, int indent) {
   const std::string text =
       with_texts.dump(indent, ' ', false, Json::error_handler_t::replace);
   return WithoutQuotes(text);
+}
+
+const Json* Member(const Json* object, std::string_view key) {
+  if (object == nullptr || !object->is_object()) return nullptr;
+  const auto found = object->find(std::string(key));
+  return found == object->end() ? nullptr : &*found;
+}
+
+std::optional<std::string> TextOf(const Json* value) {
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return value->get<std::string>();
+}
+
+std::optional<int64_t> IntegerOf(const Json* value) {
+  if (value == nullptr || !value->is_number_integer()) return std::nullopt;
+  return value->get<int64_t>();
+}
+
+std::string Shown(const Json* value) {
+  constexpr size_t kMost = 60;
+  if (value == nullptr) return "nothing";
+  std::string text = PythonJsonText(*value, -1);
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  return text;
 }
 
 }  // namespace quantd::checkpoint

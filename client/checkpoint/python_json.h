@@ -30,6 +30,15 @@ Json ParsePythonJson(std::string_view text);
 // Writes JSON with `indent` spaces for each level, or on one line if it is -1.
 std::string PythonJsonText(const Json& json, int indent);
 
+// Returns nullptr if `object` is not an object or has no member `key`.
+const Json* Member(const Json* object, std::string_view key);
+// Returns nullopt if `value` is nullptr or not a string.
+std::optional<std::string> TextOf(const Json* value);
+std::optional<int64_t> IntegerOf(const Json* value);
+// The value as JSON for a message, cut to 60 characters; "nothing" for nullptr.
+std::string Shown(const Json* value);
+inline std::string Shown(const Json& value) { return Shown(&value); }
+
 // Reads a JSON object from a file of at most `most` bytes. `T` is a JSON type
 // that keeps the order of keys, or one that finds a key among very many
 // quickly. INVALID_ARGUMENT names the file and its fault.

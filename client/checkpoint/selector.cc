@@ -4,9 +4,9 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
-#include "client/checkpoint/anatomy/comfy_layout.h"
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/stacked.h"
@@ -317,7 +317,7 @@ std::variant<const WeightLayout*, LeftOut> Selector::Judge(
     return asked("weights that a rule leaves unquantized",
                  fmt::format("--rule {}=bf16", rule.pattern.text()));
   }
-  const bool packed = FindFormat(layout->codes)->element == DType::kE2M1x2;
+  const bool packed = IsFourBits(*layout);
   if (packed && IsSplitByEngines(SplitModule(module).leaf)) {
     return leave(
         "weights of latent attention (MLA) that engines read as numbers",

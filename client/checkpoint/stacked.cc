@@ -4,12 +4,13 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/role.h"
-#include "client/checkpoint/pattern.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -21,46 +22,41 @@ constexpr std::string_view kStep = "moe";
 struct StackRow {
   std::string_view leaf;
   // projections, whose rows follow each other
-  std::vector<std::string_view> parts;
+  Words parts;
   bool back = false;  // N, and not K, is the hidden size
   // The last name of the parent. kExperts stands for any parent with this word
   // in its name.
   std::string_view under = kExperts;
 };
-const std::vector<StackRow>& Stacks() {
-  static const auto* const rows = new std::vector<StackRow>{
-      {"gate_up_proj", {"gate_proj", "up_proj"}},
-      {"w13", {"w1", "w3"}},
-      {"gate_proj", {"gate_proj"}},
-      {"up_proj", {"up_proj"}},
-      {"w1", {"w1"}},
-      {"w3", {"w3"}},
-      {"down_proj", {"down_proj"}, /*back=*/true},
-      {"w2", {"w2"}, /*back=*/true},
-      // Granite, and Step 3.5 and later. vLLM and SGLang expect the quantized
-      // experts below "experts".
-      {"input_linear", {"gate_proj", "up_proj"}, false, "block_sparse_moe"},
-      {"output_linear", {"down_proj"}, /*back=*/true, "block_sparse_moe"},
-      {"gate_proj", {"gate_proj"}, false, kStep},
-      {"up_proj", {"up_proj"}, false, kStep},
-      {"down_proj", {"down_proj"}, /*back=*/true, kStep},
-  };
-  return *rows;
-}
+constexpr StackRow kStackRows[] = {
+    {"gate_up_proj", "gate_proj up_proj"},
+    {"w13", "w1 w3"},
+    {"gate_proj", "gate_proj"},
+    {"up_proj", "up_proj"},
+    {"w1", "w1"},
+    {"w3", "w3"},
+    {"down_proj", "down_proj", /*back=*/true},
+    {"w2", "w2", /*back=*/true},
+    // Granite, and Step 3.5 and later. vLLM and SGLang expect the quantized
+    // experts below "experts".
+    {"input_linear", "gate_proj up_proj", false, "block_sparse_moe"},
+    {"output_linear", "down_proj", /*back=*/true, "block_sparse_moe"},
+    {"gate_proj", "gate_proj", false, kStep},
+    {"up_proj", "up_proj", false, kStep},
+    {"down_proj", "down_proj", /*back=*/true, kStep},
+};
 
 // Model types that store experts as K rows of N.
 constexpr std::string_view kInputFirst[] = {
     "llama4", "llama4_text", "gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
 // Types for which transformers 5 does not join single experts to stacks.
-constexpr std::string_view kStacksAlone[] = {
-    "llama4",           "llama4_text",       "gpt_oss",
-    "qwen3_vl_moe",     "qwen3_vl_moe_text", "granitemoe",
-    "granitemoehybrid", "granitemoeshared",  "step3p5",
-    "step3p7"};
+constexpr Words kStacksAlone = R"(
+    llama4 llama4_text gpt_oss qwen3_vl_moe qwen3_vl_moe_text granitemoe
+    granitemoehybrid granitemoeshared step3p5 step3p7)";
 
 const StackRow* RowOf(const ModuleName& name) {
-  for (const StackRow& row : Stacks()) {
+  for (const StackRow& row : kStackRows) {
     const bool right =
         row.under == kExperts
             ? name.parent.find(kExperts) != std::string_view::npos
@@ -123,11 +119,9 @@ bool IsStacked(const ModelTensor& tensor) {
 bool IsExpertOfEngines(std::string_view model_type, std::string_view leaf) {
   // Engines do not quantize the experts of this type.
   if (model_type == "arctic") return false;
-  return std::any_of(Stacks().begin(), Stacks().end(),
-                     [&](const StackRow& row) {
-                       return row.under == kExperts &&
-                              (row.leaf == leaf || Has(row.parts, leaf));
-                     });
+  return std::ranges::any_of(kStackRows, [&](const StackRow& row) {
+    return row.under == kExperts && (row.leaf == leaf || Has(row.parts, leaf));
+  });
 }
 
 bool LoadsStacksAlone(std::string_view model_type) {
@@ -227,7 +221,7 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
         "a stack of experts with biases, which only --dialect gpt-oss can "
         "store");
   }
-  const auto parts = whole ? std::vector<std::string_view>{leaf} : row.parts;
+  const Words parts = whole ? Words(leaf) : row.parts;
   const auto count = static_cast<int64_t>(parts.size());
   if (rows % count != 0) {
     return absl::InvalidArgumentError(
@@ -238,19 +232,20 @@ absl::StatusOr<std::vector<Weight>> Unstack(const Model& model,
   const size_t expert = static_cast<size_t>(rows * cols) * element;
   std::vector<Weight> weights;
   for (int64_t e = 0; e < shape[0]; ++e) {
-    for (int64_t i = 0; i < count; ++i) {
+    int64_t i = 0;
+    for (const std::string_view part : parts) {
       Weight w;
-      w.module = whole ? std::string(ModuleOf(tensor.name()))
-                       : fmt::format("{}{}.{}.{}", parent,
-                                     row.under == kExperts ? "" : ".experts", e,
-                                     parts[i]);
+      w.module =
+          whole ? std::string(ModuleOf(tensor.name()))
+                : fmt::format("{}{}.{}.{}", parent,
+                              row.under == kExperts ? "" : ".experts", e, part);
       w.source = &tensor;
       w.transposed = transposed;
       w.rows = rows / count;
       w.cols = cols;
       w.pitch = static_cast<size_t>(shape[2]) * element;
       const size_t before =
-          static_cast<size_t>(i * w.rows) * (transposed ? element : w.pitch);
+          static_cast<size_t>(i++ * w.rows) * (transposed ? element : w.pitch);
       w.offset = static_cast<size_t>(e) * expert + before;
       weights.push_back(std::move(w));
     }

@@ -3,7 +3,6 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_STACKED_H_
 #define QUANTD_CLIENT_CHECKPOINT_STACKED_H_
 
-#include <string>
 #include <string_view>
 #include <vector>
 

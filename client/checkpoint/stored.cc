@@ -44,7 +44,7 @@ std::optional<StoredWeight> Match(const Model& model, const ModelTensor& codes,
   StoredWeight w;
   w.module = Before(codes.name(), first.suffix);
   w.layout = &layout;
-  const bool half = FindFormat(layout.codes)->element == DType::kE2M1x2;
+  const bool half = IsFourBits(layout);
   w.rows = shape[layout.stacked ? 1 : 0];
   w.cols = (layout.stacked ? shape[2] * shape[3] : shape[1]) * (half ? 2 : 1);
   if (layout.stacked) w.experts = shape[0];
@@ -110,7 +110,7 @@ std::string Siblings(const Model& model, const std::string& module,
        {"", ".weight", ".scale", "_scale", ".zero", ".biases"}) {
     const ModelTensor* t = model.Find(module + end);
     if (t == nullptr) continue;
-    if (std::find(parts.begin(), parts.end(), &t->stored) != parts.end()) {
+    if (std::ranges::find(parts, &t->stored) != parts.end()) {
       continue;
     }
     parts.push_back(&t->stored);
@@ -118,6 +118,12 @@ std::string Siblings(const Model& model, const std::string& module,
   const std::string may = MayBe(module, parts);
   return DescribeParts(module, parts) +
          (may.empty() ? "" : fmt::format(" ({})", may));
+}
+
+std::string MethodOf(const Json& config) {
+  const auto said = QuantizationsIn(config);
+  const Json* first = said.empty() ? nullptr : said.front().json;
+  return TextOf(Member(first, "quant_method")).value_or("");
 }
 
 // Classifies tensors that are not part of `out->weights`.
@@ -142,7 +148,7 @@ void SortUnclear(const Model& model, const PartGroups& groups,
     const bool plain = model.Find(module + ".weight") != nullptr ||
                        model.Find(module) != nullptr;
     const std::string text = Siblings(model, module, groups);
-    if (std::all_of(u.tensors.begin(), u.tensors.end(), [](const auto* t) {
+    if (std::ranges::all_of(u.tensors, [](const auto* t) {
           return StorageOf(t->stored).storage == Storage::kFactor;
         })) {
       std::vector<const safetensors::Tensor*> factors;
@@ -159,11 +165,11 @@ void SortUnclear(const Model& model, const PartGroups& groups,
       u.why = "its tensors fit no known dialect: " + text;
       const ModelTensor* weight = model.Find(module + ".weight");
       if (weight != nullptr &&
-          std::find(tensors.begin(), tensors.end(), weight) == tensors.end()) {
+          std::ranges::find(tensors, weight) == tensors.end()) {
         u.tensors.push_back(weight);
       }
       out->unclear.push_back(std::move(u));
-    } else if (!std::all_of(tensors.begin(), tensors.end(), [](const auto* t) {
+    } else if (!std::ranges::all_of(tensors, [](const auto* t) {
                  return IsCommon(t->stored);
                })) {
       u.why = "the scales exist, but their weight does not: " + text;
@@ -181,9 +187,7 @@ const ModelTensor* StoredWeight::part(PartSource source) const {
   return nullptr;
 }
 
-bool StoredWeight::has_four_bits() const {
-  return FindFormat(layout->codes)->element == DType::kE2M1x2;
-}
+bool StoredWeight::has_four_bits() const { return IsFourBits(*layout); }
 
 std::string StoredWeight::kind() const {
   return fmt::format("{} by {}", Name(layout->format), Name(layout->dialect));
@@ -218,13 +222,7 @@ std::string StoredWeight::name_of(int64_t expert) const {
 }
 
 Dialect ConfiguredDialect(const Json& config) {
-  const auto said = QuantizationsIn(config);
-  if (said.empty() || !said.front().json->is_object()) return Dialect::kNone;
-  const auto method = said.front().json->find("quant_method");
-  if (method == said.front().json->end() || !method->is_string()) {
-    return Dialect::kNone;
-  }
-  const auto& name = method->get_ref<const std::string&>();
+  const std::string name = MethodOf(config);
   if (name == "compressed-tensors") return Dialect::kCompressedTensors;
   if (name.starts_with("modelopt")) return Dialect::kModelOpt;
   if (name == "fp8") return Dialect::kDeepSeek;
@@ -232,21 +230,16 @@ Dialect ConfiguredDialect(const Json& config) {
   return Dialect::kNone;
 }
 
-bool IsOfQuark(const Json& config) {
-  const auto said = QuantizationsIn(config);
-  return !said.empty() && said.front().json->is_object() &&
-         said.front().json->value("quant_method", Json()) == "quark";
-}
+bool IsOfQuark(const Json& config) { return MethodOf(config) == "quark"; }
 
 bool HasComfyLabels(const Model& model) {
-  return std::any_of(model.tensors().begin(), model.tensors().end(),
-                     [](const ModelTensor& t) {
-                       return t.name().ends_with(".comfy_quant");
-                     }) ||
-         std::any_of(model.shards().begin(), model.shards().end(),
-                     [](const ModelShard& shard) {
-                       return shard.file.metadata().count(kComfyMetadata) > 0;
-                     });
+  return std::ranges::any_of(model.tensors(),
+                             [](const ModelTensor& t) {
+                               return t.name().ends_with(".comfy_quant");
+                             }) ||
+         std::ranges::any_of(model.shards(), [](const ModelShard& shard) {
+           return shard.file.metadata().count(kComfyMetadata) > 0;
+         });
 }
 
 absl::StatusOr<StoredModel> FindStored(const Model& model) {
@@ -304,13 +297,10 @@ namespace {
 // The names of the rotations that engines apply to activations, with commas
 // between them; "": none.
 std::string TransformsOf(const Json& quantization) {
-  if (!quantization.is_object()) return "";
-  const auto said = quantization.find("transform_config");
-  if (said == quantization.end() || said->is_null() || said->empty()) return "";
-  const auto groups = said->find("config_groups");
-  if (!said->is_object() || groups == said->end() || !groups->is_object()) {
-    return "unknown ones";
-  }
+  const Json* said = Member(&quantization, "transform_config");
+  if (said == nullptr || said->is_null() || said->empty()) return "";
+  const Json* groups = Member(said, "config_groups");
+  if (groups == nullptr || !groups->is_object()) return "unknown ones";
   std::string names;
   for (const auto& [name, group] : groups->items()) {
     names += (names.empty() ? "" : ", ") + name.substr(0, 40);
@@ -322,19 +312,16 @@ std::string TransformsOf(const Json& quantization) {
 // shapes of scales do not always reveal it.
 std::string OtherBlocks(const Json& quantization) {
   std::vector<const Json*> said = {&quantization};
-  if (const auto groups = quantization.find("config_groups");
-      groups != quantization.end() && groups->is_object()) {
-    for (const auto& group : *groups) {
-      if (!group.is_object() || !group.contains("weights")) continue;
-      said.push_back(&group["weights"]);
-    }
+  const Json* groups = Member(&quantization, "config_groups");
+  if (groups != nullptr && groups->is_object()) {
+    for (const auto& group : *groups) said.push_back(Member(&group, "weights"));
   }
   for (const Json* json : said) {
     for (const char* key : {"weight_block_size", "block_structure"}) {
-      if (!json->is_object() || !json->contains(key)) continue;
-      const Json& size = (*json)[key];
-      if (size.is_array() && size != Json::array({128, 128})) {
-        return fmt::format("{} of {}", key, size.dump());
+      const Json* size = Member(json, key);
+      if (size != nullptr && size->is_array() &&
+          *size != Json::array({128, 128})) {
+        return fmt::format("{} of {}", key, size->dump());
       }
     }
   }
@@ -355,10 +342,9 @@ std::string RotationOf(const Json& config) {
 
 absl::Status RefuseUnclear(const Model& model, const StoredModel& stored,
                            const std::vector<Pattern>* ignore) {
-  const auto block = std::find_if(
-      stored.weights.begin(), stored.weights.end(), [](const auto& w) {
-        return w.layout->format == WeightFormat::kFp8Block;
-      });
+  const auto block = std::ranges::find_if(stored.weights, [](const auto& w) {
+    return w.layout->format == WeightFormat::kFp8Block;
+  });
   if (const auto said = RotationOf(model.config()); !said.empty()) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: {}: its weights are rotated, and engines that read this rotate "

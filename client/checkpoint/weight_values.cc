@@ -41,18 +41,6 @@ float FromSmall(uint32_t code, int mantissa, int bias) {
   return code & 0x80 ? -value : value;
 }
 
-std::array<float, 256> MakeE4M3() {
-  std::array<float, 256> table;
-  for (uint32_t i = 0; i < 256; ++i) {
-    table[i] = (i & 0x7F) == 0x7F ? kNaN : FromSmall(i, 3, 7);
-  }
-  return table;
-}
-float E4M3(uint8_t code) {
-  static const std::array<float, 256> table = MakeE4M3();
-  return table[code];
-}
-
 float FromHalf(uint16_t bits) {
   const float sign = bits & 0x8000 ? -1.0f : 1.0f;
   const int exponent = bits >> 10 & 0x1F;
@@ -96,6 +84,17 @@ float RoundTo(std::string_view dtype, float x) {
 }
 
 }  // namespace
+
+const std::array<float, 256>& ValuesOfE4M3() {
+  static const auto values = [] {
+    std::array<float, 256> table;
+    for (uint32_t i = 0; i < 256; ++i) {
+      table[i] = (i & 0x7F) == 0x7F ? kNaN : FromSmall(i, 3, 7);
+    }
+    return table;
+  }();
+  return values;
+}
 
 void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
             absl::Span<float> out) {
@@ -144,7 +143,7 @@ float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
   if (dtype == "F16") return FromHalf(Load<uint16_t>(bytes, i));
   if (safetensors::BitsOf(dtype) != 8) return kNaN;
   const auto code = Load<uint8_t>(bytes, i);
-  if (dtype == "F8_E4M3") return E4M3(code);
+  if (dtype == "F8_E4M3") return ValuesOfE4M3()[code];
   if (dtype == "F8_E5M2") {
     return FromHalf(static_cast<uint16_t>(code << 8));
   }

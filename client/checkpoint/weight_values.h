@@ -3,6 +3,7 @@
 #ifndef QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
 #define QUANTD_CLIENT_CHECKPOINT_WEIGHT_VALUES_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -19,6 +20,8 @@ namespace quantd::checkpoint {
 // any other type.
 float NumberAt(std::string_view dtype, absl::Span<const std::byte> bytes,
                size_t i);
+// The values of all E4M3 codes.
+const std::array<float, 256>& ValuesOfE4M3();
 // Decodes out.size() numbers, faster than one at a time.
 void Decode(std::string_view dtype, absl::Span<const std::byte> bytes,
             absl::Span<float> out);

@@ -27,10 +27,9 @@ std::string TypeOf(const Weight& w, const StoredPart& part) {
 }
 
 bool MayHaveInputScale(const WeightLayout& layout) {
-  return std::any_of(layout.parts.begin(), layout.parts.end(),
-                     [](const StoredPart& part) {
-                       return part.source == PartSource::kInputScale;
-                     });
+  return std::ranges::any_of(layout.parts, [](const StoredPart& part) {
+    return part.source == PartSource::kInputScale;
+  });
 }
 
 // INVALID_ARGUMENT if the weight's format needs an input scale and it has none.
@@ -111,9 +110,8 @@ std::vector<FusedWeights> FuseWeights(std::vector<Weight> weights,
   }
   for (FusedWeights& group : groups) {
     const std::string first(group.weights.front().dtype());
-    const bool mixed =
-        std::any_of(group.weights.begin(), group.weights.end(),
-                    [&](const Weight& w) { return w.dtype() != first; });
+    const bool mixed = std::ranges::any_of(
+        group.weights, [&](const Weight& w) { return w.dtype() != first; });
     for (Weight& w : group.weights) w.widened = mixed;
   }
   return groups;

@@ -68,10 +68,9 @@ bool IsPickle(std::string_view head) {
 // and text read as a length exceeds the size of any file.
 bool IsText(std::string_view text) {
   text = text.substr(0, 8);
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) {
-           return std::isprint(c) != 0 || std::isspace(c) != 0;
-         });
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isprint(c) != 0 || std::isspace(c) != 0;
+  });
 }
 
 std::string TextFormat(std::string_view text) {

@@ -1,12 +1,12 @@
 #include "client/files/model_files.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <utility>
 
 #include "client/files/foreign_format.h"
 #include "client/files/shown_name.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -21,17 +21,14 @@ constexpr std::string_view kJournal = ".quantd-journal";
 constexpr std::string_view kPipeline = "model_index.json";
 
 // Weights in other formats. They would contradict the weights that are written.
-constexpr std::string_view kForeign[] = {".gguf",    ".ggml", ".h5",
-                                         ".msgpack", ".ckpt", ".tflite"};
+constexpr Words kForeign = ".gguf .ggml .h5 .msgpack .ckpt .tflite";
 // These are other forms of the weights if they lie in one of kForeignFolders,
 // or at the top without safetensors files, or beside safetensors files and are
 // large or named like weights. Otherwise they are the only weights of a
 // component, or small data such as voices.
 constexpr std::string_view kPickled[] = {".bin", ".pt", ".pth"};
-constexpr std::string_view kForeignFolders[] = {"original/", "onnx/",
-                                                "openvino/", "metal/"};
-constexpr std::string_view kWeightWords[] = {"model", "consolidated", "weight",
-                                             "checkpoint"};
+constexpr Words kForeignFolders = "original/ onnx/ openvino/ metal/";
+constexpr Words kWeightWords = "model consolidated weight checkpoint";
 constexpr size_t kSmall = size_t{64} << 20;
 constexpr std::string_view kTraining[] = {
     "optimizer",     "scheduler",     "scaler",       "rng_state",
@@ -39,19 +36,12 @@ constexpr std::string_view kTraining[] = {
 
 constexpr size_t kShown = 20;
 
-bool HasOneOf(std::string_view text, absl::Span<const std::string_view> words) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view w) {
-    return text.find(w) != std::string_view::npos;
-  });
-}
-
 bool IsSetting(std::string_view name) {
-  return name == kConfig || std::count(std::begin(kQuantizationFiles),
-                                       std::end(kQuantizationFiles), name) > 0;
+  return name == kConfig || std::ranges::count(kQuantizationFiles, name) > 0;
 }
 
 // The folder with its '/', and the name within it.
-std::pair<std::string_view, std::string_view> Split(std::string_view path) {
+std::pair<std::string_view, std::string_view> SplitPath(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return {"", path};
   return {path.substr(0, slash + 1), path.substr(slash + 1)};
@@ -67,7 +57,8 @@ class Sorter {
   Sorter(const ModelFolder& folder, const Listing& listing)
       : folder_(folder), listing_(listing) {
     for (const std::string& path : listing.files) {
-      if (path.ends_with(kShardEnding)) with_shards_.emplace(Split(path).first);
+      if (path.ends_with(kShardEnding))
+        with_shards_.emplace(SplitPath(path).first);
     }
   }
 
@@ -88,7 +79,7 @@ class Sorter {
 
  private:
   void Place(const std::string& path) {
-    const auto [in, name] = Split(path);
+    const auto [in, name] = SplitPath(path);
     const bool at_top = in.empty();
     if (path.ends_with(kDraft) || path.ends_with(kJournal)) {
       drafts_.push_back(path);
@@ -114,11 +105,11 @@ class Sorter {
   }
 
   static bool IsTraining(std::string_view name) {
-    return EndsWithOneOf(name, kPickled) && HasOneOf(name, kTraining);
+    return EndsWithOneOf(name, kPickled) && HoldsOneOf(name, kTraining);
   }
 
   bool IsForeign(const std::string& path) const {
-    const auto [in, name] = Split(path);
+    const auto [in, name] = SplitPath(path);
     // An index counts as a file of the same format as its weights.
     constexpr std::string_view kIndex = ".index.json";
     const std::string_view of =
@@ -131,14 +122,13 @@ class Sorter {
     if (in.empty() && variant) return true;
     const std::string first = path.substr(0, path.find('/') + 1);
     const bool pickled = EndsWithOneOf(of, kPickled);
-    if (std::count(std::begin(kForeignFolders), std::end(kForeignFolders),
-                   first) > 0) {
+    if (std::ranges::count(kForeignFolders, first) > 0) {
       return pickled || of.ends_with(kShardEnding);
     }
     // Loaders look for adapters beside adapter_config.json.
     if (!pickled || name.starts_with("adapter")) return false;
     if (with_shards_.count(std::string(in)) == 0) return in.empty();
-    return HasOneOf(of, kWeightWords) || SizeOf(folder_, path) > kSmall;
+    return HoldsOneOf(of, kWeightWords) || SizeOf(folder_, path) > kSmall;
   }
 
   void Note(std::string_view what, const std::vector<std::string>& names) {
@@ -182,7 +172,7 @@ std::string PartsOf(const Listing& listing, std::string_view path) {
     if (!name.ends_with(kShardEnding) || part == name) continue;
     if (parts.empty() || parts.back() != part) parts.push_back(part);
   }
-  std::stable_partition(parts.begin(), parts.end(), [](const auto& part) {
+  std::ranges::stable_partition(parts, [](const auto& part) {
     return part.starts_with("transformer") || part.starts_with("unet");
   });
   if (parts.size() > kShown) parts.resize(kShown);
@@ -195,8 +185,7 @@ std::string PartsOf(const Listing& listing, std::string_view path) {
 // The reason why the folder has no weights to convert. Empty if it has some.
 std::string WhyNone(const ModelFiles& files, const Listing& listing,
                     std::string_view path) {
-  const bool pipeline =
-      std::count(files.carried.begin(), files.carried.end(), kPipeline) > 0;
+  const bool pipeline = std::ranges::count(files.carried, kPipeline) > 0;
   if (!pipeline && !(files.shards.empty() && files.indexes.empty())) return "";
   const std::string parts = PartsOf(listing, path);
   if (pipeline) {
@@ -237,12 +226,6 @@ absl::Status CheckFile(const ModelFolder& folder, const std::string& name) {
 }
 
 }  // namespace
-
-bool EndsWithOneOf(std::string_view text,
-                   absl::Span<const std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(),
-                     [&](std::string_view e) { return text.ends_with(e); });
-}
 
 std::string NameFiles(const ModelFolder& folder,
                       const std::vector<std::string>& names) {

@@ -45,9 +45,6 @@ struct ModelFiles {
 absl::StatusOr<ModelFiles> FindModelFiles(const ModelFolder& folder,
                                           std::string_view path);
 
-bool EndsWithOneOf(std::string_view text,
-                   absl::Span<const std::string_view> ends);
-
 // The first 20 names and the total size, for a message.
 std::string NameFiles(const ModelFolder& folder,
                       const std::vector<std::string>& names);

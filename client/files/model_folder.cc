@@ -104,7 +104,7 @@ absl::StatusOr<Listing> ModelFolder::List() const {
         ShownName(prefix), error.message()));
   }
   for (auto* names : {&out.files, &out.folders, &out.hidden, &out.unread}) {
-    std::sort(names->begin(), names->end());
+    std::ranges::sort(*names);
   }
   return out;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -31,7 +30,7 @@ constexpr std::string_view kOthers[] = {"given_amax", "scale", "history",
                                         "shard",      "dbias", "dbias_dtype"};
 
 bool HasKey(const FieldDescriptor& field) {
-  return std::count(std::begin(kOthers), std::end(kOthers), field.name()) == 0;
+  return std::ranges::count(kOthers, field.name()) == 0;
 }
 
 // The word of a number: "mse" for FOUR_OVER_SIX_MSE.

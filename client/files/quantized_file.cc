@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/files/quantized_description.h"
+#include "client/files/safetensors.h"
 #include "fmt/format.h"
+#include "quantd/quantized_tensor.h"
 
 namespace quantd {
 namespace {
@@ -74,8 +79,7 @@ absl::StatusOr<QuantizedFile> QuantizedFile::Open(const std::string& path) {
         "one with 'quantctl quantize'",
         path, kVersionKey));
   }
-  if (std::find(std::begin(kVersions), std::end(kVersions), version->second) ==
-      std::end(kVersions)) {
+  if (std::ranges::find(kVersions, version->second) == std::end(kVersions)) {
     return absl::InvalidArgumentError(
         fmt::format("{}: layout version \"{}\" is newer than this program, "
                     "which reads up to version {}",
@@ -222,6 +226,30 @@ absl::Status QuantizedFile::Append(safetensors::Writer& writer,
     if (auto s = writer.Append(part, tensor.spans_[i]); !s.ok()) return s;
   }
   return absl::OkStatus();
+}
+
+absl::Status QuantizedTensor::Save(const std::string& path,
+                                   std::string_view name) const {
+  auto writer = safetensors::Writer::Create(
+      path, QuantizedFile::Parts(name, desc_, options_),
+      QuantizedFile::Metadata({{std::string(name), {desc_, options_}}}));
+  if (!writer.ok()) return writer.status();
+  if (auto s = QuantizedFile::Append(*writer, name, *this); !s.ok()) return s;
+  return writer->Commit();
+}
+
+absl::StatusOr<QuantizedTensor> QuantizedTensor::Load(const std::string& path,
+                                                      std::string_view name) {
+  auto file = QuantizedFile::Open(path);
+  if (!file.ok()) return file.status();
+  if (!name.empty()) return file->Load(name);
+  const std::vector<std::string> names = file->names();
+  if (names.size() != 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: holds {} quantized tensors; name one of them", path,
+                    names.size()));
+  }
+  return file->Load(names[0]);
 }
 
 }  // namespace quantd

@@ -215,11 +215,10 @@ absl::StatusOr<Header> ParseHeader(std::string_view json, size_t buffer_size) {
   header.tensors = reader.TakeTensors();
   header.metadata = reader.TakeMetadata();
   // Empty tensors sort first, so that one between two others is accepted.
-  std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                   [](const Tensor& a, const Tensor& b) {
-                     return std::pair(a.offset, a.size) <
-                            std::pair(b.offset, b.size);
-                   });
+  std::ranges::stable_sort(
+      header.tensors, [](const Tensor& a, const Tensor& b) {
+        return std::pair(a.offset, a.size) < std::pair(b.offset, b.size);
+      });
   size_t end = 0;
   for (const Tensor& t : header.tensors) {
     if (t.offset != end) {

@@ -15,7 +15,7 @@
 #include "client/quantctl/progress.h"
 #include "client/quantctl/report.h"
 #include "client/quantctl/tensor_input.h"
-#include "client/quantctl/terminal/exit_codes.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "quantd/client.h"
 #include "quantd/pieces.h"
 #include "quantd/plan.h"

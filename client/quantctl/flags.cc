@@ -62,7 +62,7 @@ std::string FormatNames() {
   for (const FormatSpec& f : kFormats) names.push_back(f.name);
   for (const checkpoint::WeightLayout& row : checkpoint::AllLayouts()) {
     const std::string_view name = Name(row.format);
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    if (std::ranges::find(names, name) == names.end()) {
       names.push_back(name);
     }
   }
@@ -202,9 +202,8 @@ void AddShard(CLI::App* app, Options* o) {
 
 absl::Status SettleSigns(Options* o) {
   RhtOptions& rht = o->quantize.rht;
-  const bool legal =
-      std::find(std::begin(kRhtDimensions), std::end(kRhtDimensions),
-                rht.dimension) != std::end(kRhtDimensions);
+  const bool legal = std::ranges::find(kRhtDimensions, rht.dimension) !=
+                     std::end(kRhtDimensions);
   if (!legal) {
     return absl::InvalidArgumentError(fmt::format(
         "--rht-dimension: expected 16, 32, 64 or 128, got {}", rht.dimension));

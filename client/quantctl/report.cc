@@ -48,7 +48,7 @@ std::string SqnrText(const CopyRow& copy) {
 // The text of an amax: one value, or the largest of several.
 std::string AmaxText(const std::vector<float>& amax) {
   if (amax.empty()) return "";
-  const float largest = *std::max_element(amax.begin(), amax.end());
+  const float largest = *std::ranges::max_element(amax);
   if (amax.size() == 1) return fmt::format("{:.6g}", largest);
   return fmt::format("{:.6g} (largest of {})", largest, amax.size());
 }
@@ -207,9 +207,8 @@ std::string SkippedText(const std::vector<Skipped>& skipped, size_t all,
   std::vector<std::pair<const Skipped*, size_t>> kinds;
   std::set<std::string> mixed;
   for (const Skipped& s : skipped) {
-    const auto found =
-        std::find_if(kinds.begin(), kinds.end(),
-                     [&](const auto& k) { return k.first->kind == s.kind; });
+    const auto found = std::ranges::find_if(
+        kinds, [&](const auto& k) { return k.first->kind == s.kind; });
     if (found == kinds.end()) {
       kinds.emplace_back(&s, 1);
       continue;

@@ -1,4 +1,3 @@
-#include "client/quantctl/server_choice.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

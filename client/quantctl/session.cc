@@ -206,9 +206,8 @@ absl::StatusOr<TensorInput> OpenInput(
   if (!input.ok()) return input.status();
   const std::vector<std::string>& wanted = options.tensors;
   for (const std::string& name : wanted) {
-    const bool there =
-        std::any_of(input->tensors().begin(), input->tensors().end(),
-                    [&](const InputTensor& t) { return t.name == name; });
+    const bool there = std::ranges::any_of(
+        input->tensors(), [&](const InputTensor& t) { return t.name == name; });
     if (!there) {
       return absl::NotFoundError(
           fmt::format("{}: no tensor \"{}\"", options.input, name));
@@ -218,8 +217,7 @@ absl::StatusOr<TensorInput> OpenInput(
   absl::Status wrong_option;  // the first error that an option causes
   for (InputTensor& t : input->tensors()) {
     t.desc.flatten_axis = t.desc.shape.size() == 1 ? -1 : options.flatten_axis;
-    const bool named =
-        std::find(wanted.begin(), wanted.end(), t.name) != wanted.end();
+    const bool named = std::ranges::find(wanted, t.name) != wanted.end();
     std::string& skip = t.skip.reason;
     if (skip.empty()) {
       if (const absl::Status s = judge(t.desc); !s.ok()) {
@@ -360,8 +358,8 @@ int Finish(const Options& options, Report* report,
            const std::function<absl::Status()>& commit) {
   if (options.transport) RefuseOtherWays(*options.transport, report);
   const std::vector<Record>& all = report->tensors;
-  const auto first = std::find_if(all.begin(), all.end(), Failed);
-  const auto failed = std::count_if(all.begin(), all.end(), Failed);
+  const auto first = std::ranges::find_if(all, Failed);
+  const auto failed = std::ranges::count_if(all, Failed);
   if (commit && failed > 0) {
     report->notes.push_back(
         fmt::format("{} was not written, because {} of {} tensors failed; "
@@ -374,8 +372,7 @@ int Finish(const Options& options, Report* report,
   report->seconds = report->timer.seconds();
   int code = kOk;
   if (first != all.end()) {
-    code = std::all_of(all.begin(), all.end(), Failed) ? CodeOf(first->error)
-                                                       : kPartly;
+    code = std::ranges::all_of(all, Failed) ? CodeOf(first->error) : kPartly;
     Explain(options, code, first->error);
   }
   options.json ? PrintJson(*report, code)

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/convert/weight_encoder.h"
-#include "client/checkpoint/planner.h"
+#include "client/checkpoint/plan.h"
 #include "client/checkpoint/weights.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
@@ -170,8 +170,8 @@ class Advisor {
     }
     t->advised.candidates.push_back({WeightFormat::kBf16, t->bytes_in,
                                      std::numeric_limits<double>::infinity()});
-    std::stable_sort(
-        t->advised.candidates.begin(), t->advised.candidates.end(),
+    std::ranges::stable_sort(
+        t->advised.candidates,
         [](const auto& x, const auto& y) { return x.bytes < y.bytes; });
     return absl::OkStatus();
   }

@@ -4,14 +4,13 @@
 #include <string_view>
 #include <utility>
 
-#include "client/checkpoint/anatomy/linear_names.h"
-#include "client/checkpoint/pattern.h"
+#include "absl/strings/ascii.h"
+#include "client/files/words.h"
 
 namespace quantd::checkpoint {
 namespace {
 
-constexpr std::string_view kLanguage[] = {"text", "llm", "vlm", "language",
-                                          "thinker"};
+constexpr Words kLanguage = "text llm vlm language thinker";
 constexpr std::string_view kTowers[] = {
     "vision",    "visual",   "audio", "speech",   "vit",   "image",
     "projector", "modality", "codec", "acoustic", "action"};
@@ -28,7 +27,7 @@ constexpr std::string_view kTowerKeys[] = {
 
 // Names of output heads other than lm_head, each with its model types: all
 // _tied_weights_keys of transformers 5.
-constexpr std::pair<std::string_view, std::string_view> kHeadNames[] = {
+constexpr std::pair<std::string_view, Words> kHeadNames[] = {
     {"proj_out",
      "whisper moonshine moonshine_streaming canary canary_decoder cohere_asr"},
     {"output_projection", "biogpt trocr"},
@@ -54,19 +53,10 @@ constexpr std::pair<std::string_view, std::string_view> kHeadNames[] = {
      " layoutlm lxmert megatron-bert mobilebert mra nomic_bert nystromformer"
      " roc_bert roformer squeezebert tapas visual_bert yoso"}};
 
-template <typename Words>
-bool HasOneOf(std::string_view text, const Words& words) {
-  return std::any_of(std::begin(words), std::end(words), [&](auto word) {
-    return text.find(word) != std::string_view::npos;
-  });
-}
-
-int64_t NumberOf(const std::vector<const Json*>& chain,
-                 std::initializer_list<const char*> keys) {
+int64_t NumberOf(const std::vector<const Json*>& chain, Words keys) {
   for (const Json* place : chain) {
-    for (const char* key : keys) {
-      const auto n = place->find(key);
-      if (n != place->end() && n->is_number_integer()) return n->get<int64_t>();
+    for (const std::string_view key : keys) {
+      if (const auto n = IntegerOf(Member(place, key))) return *n;
     }
   }
   return 0;
@@ -74,27 +64,29 @@ int64_t NumberOf(const std::vector<const Json*>& chain,
 
 bool IsTrue(const std::vector<const Json*>& chain, const char* key) {
   for (const Json* place : chain) {
-    const auto found = place->find(key);
-    if (found != place->end() && found->is_boolean()) return found->get<bool>();
+    const Json* found = Member(place, key);
+    if (found != nullptr && found->is_boolean()) return found->get<bool>();
   }
   return false;
 }
 
+std::string TypeOf(const Json& config) {
+  return TextOf(Member(&config, "model_type")).value_or("");
+}
+
 bool IsTower(const std::string& key, const Json& config) {
-  if (HasOneOf(key, kTowers)) return true;
-  const auto type = config.find("model_type");
-  if (type != config.end() && type->is_string()) {
-    const auto& name = type->get_ref<const std::string&>();
-    if (HasOneOf(name, kTowers) || HasOneOf(name, kTowerTypes)) return true;
-  }
-  return std::any_of(std::begin(kTowerKeys), std::end(kTowerKeys),
-                     [&](auto word) { return config.contains(word); });
+  const std::string type = TypeOf(config);
+  return HoldsOneOf(key, kTowers) || HoldsOneOf(type, kTowers) ||
+         HoldsOneOf(type, kTowerTypes) ||
+         std::ranges::any_of(kTowerKeys, [&](std::string_view tower) {
+           return config.contains(tower);
+         });
 }
 
 void CollectTowers(const Json& config, ConfigFacts* facts) {
   for (const auto& [key, value] : config.items()) {
     if (!value.is_object()) continue;
-    if (HasOneOf(key, kLanguage)) {
+    if (HoldsOneOf(key, kLanguage)) {
       CollectTowers(value, facts);
     } else if (IsTower(key, value)) {
       facts->towers = true;
@@ -130,6 +122,74 @@ void Collect(const Json& config, const std::string& before,
   }
 }
 
+// Endings of the names of classes that generate text from any input.
+constexpr Words kWriters = R"(
+    CausalLM LMHeadModel ForConditionalGeneration ForVision2Seq
+    ForImageTextToText ForSpeechSeq2Seq EncoderDecoderModel)";
+// Endings of the names of classes that add only heads to the layers of their
+// family. Families for images have such classes, too, so the family must be
+// known.
+constexpr Words kReaders = R"(
+    ForMaskedLM ForSequenceClassification ForTokenClassification
+    ForQuestionAnswering ForMultipleChoice ForNextSentencePrediction
+    ForPreTraining ForRewardModel ForProcessRewardModel ForTextEncoding
+    ForTextEmbedding ForScore)";
+// Families of language models and text encoders: the beginning of a class or
+// model_type, in lower case without '_' and '-'.
+constexpr Words kFamilies = R"(
+    apertus arcee arctic baichuan bailing bamba bart bert bigbird blenderbot
+    bloom camembert chatglm cliptext codegen cohere convbert cwm dbrx deberta
+    deepseek distilbert dots1 dreammodel electra ernie esm eurobert exaone
+    falcon flaubert flexolmo gemma glm gpt granite helium hunyuanv1 internlm
+    jais jamba jinabert kimik kimilinear lfm2 llada llama longcat longformer
+    longt5 m2m100 mamba marian mbart megatronbert minicpm minimax ministral
+    mistral mixtral mobilebert modernbert mpnet mpt mt5 nemotron neobert
+    newmodel nomicbert olmo optmodel orion pegasus persimmon phi plamo qwen
+    recurrentgemma refinedweb rembert roberta roformer rwkv seedoss smollm
+    squeezebert stablelm starcoder step3 t5 umt5 whisper xglm xlm xlnet xverse
+    zamba)";
+// Endings of the names of diffusers' classes, and Wan's own class.
+constexpr std::string_view kDiffusers[] = {
+    "Transformer2DModel", "Transformer3DModel", "UNet2DConditionModel",
+    "DiT2DModel",         "DiTModel",           "WanModel"};
+
+// The member as text, or the first text of a list.
+std::string NameIn(const Json& config, const char* key) {
+  const Json* found = Member(&config, key);
+  const bool list = found != nullptr && found->is_array() && !found->empty();
+  return TextOf(list ? &found->front() : found).value_or("");
+}
+
+bool IsOfFamily(std::string_view name) {
+  std::string small = absl::AsciiStrToLower(std::string(name));
+  std::erase_if(small, [](char c) { return c == '_' || c == '-'; });
+  return !HoldsOneOf(small, Words("vision audio speech image")) &&
+         StartsWithOneOf(small, kFamilies);
+}
+
+ModelClass ClassOfOne(const Json& config) {
+  using K = ModelKind;
+  if (const std::string name = NameIn(config, "_class_name"); !name.empty()) {
+    return {EndsWithOneOf(name, kDiffusers) ? K::kDiffusion : K::kOther, name};
+  }
+  if (const std::string name = NameIn(config, "architectures"); !name.empty()) {
+    // The text after "For" is the class's task. A class without it has no head.
+    const bool bare = name.find("For") == std::string::npos;
+    const bool known =
+        EndsWithOneOf(name, kWriters) ||
+        (IsOfFamily(name) && (bare || EndsWithOneOf(name, kReaders)));
+    const bool by_end = known && !IsOfFamily(name) &&
+                        name.ends_with("ForConditionalGeneration");
+    return {known ? K::kLanguage : K::kOther, name, by_end};
+  }
+  for (const char* key : {"model_type", "type"}) {
+    if (const std::string name = NameIn(config, key); !name.empty()) {
+      return {IsOfFamily(name) ? K::kLanguage : K::kOther, name};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> HeadNames(const Json& config) {
@@ -137,15 +197,13 @@ std::vector<std::string> HeadNames(const Json& config) {
   std::vector<const Json*> places = {&config};
   for (const auto& [key, value] : config.items()) {
     const bool language =
-        HasOneOf(key, kLanguage) || key.starts_with("decoder");
+        HoldsOneOf(key, kLanguage) || key.starts_with("decoder");
     if (value.is_object() && language) places.push_back(&value);
   }
   std::vector<std::string> names;
   for (const Json* place : places) {
-    const auto type = place->find("model_type");
-    if (type == place->end() || !type->is_string()) continue;
     for (const auto& [head, types] : kHeadNames) {
-      if (!Has(Split(types, ' '), type->get<std::string>())) continue;
+      if (!Has(types, TypeOf(*place))) continue;
       names.emplace_back(head);
       if (place == &config) return names;
     }
@@ -160,7 +218,7 @@ std::vector<const Json*> LanguageChain(const Json& config) {
   for (bool deeper = true; deeper;) {
     deeper = false;
     for (const auto& [key, value] : chain.back()->items()) {
-      if (!value.is_object() || !HasOneOf(key, kLanguage)) continue;
+      if (!value.is_object() || !HoldsOneOf(key, kLanguage)) continue;
       chain.push_back(&value);
       deeper = true;
       break;
@@ -174,30 +232,26 @@ ConfigFacts FactsOf(const Json& config) {
   ConfigFacts facts;
   if (!config.is_object()) return facts;
   const auto chain = LanguageChain(config);
-  facts.hidden_size =
-      NumberOf(chain, {"hidden_size", "n_embd", "d_model", "dim"});
-  const int64_t heads = NumberOf(chain, {"num_attention_heads", "n_head"});
-  int64_t keys = NumberOf(chain, {"num_key_value_heads", "num_kv_heads"});
+  facts.hidden_size = NumberOf(chain, "hidden_size n_embd d_model dim");
+  const int64_t heads = NumberOf(chain, "num_attention_heads n_head");
+  int64_t keys = NumberOf(chain, "num_key_value_heads num_kv_heads");
   if (IsTrue(chain, "multi_query") &&
       !IsTrue(chain, "new_decoder_architecture"))
     keys = 1;
-  int64_t size = NumberOf(chain, {"head_dim"});
+  int64_t size = NumberOf(chain, "head_dim");
   if (size == 0 && heads > 0) size = facts.hidden_size / heads;
   facts.key_rows = size * (keys > 0 ? keys : heads);
-  const bool two = IsTrue(chain, "is_encoder_decoder") ||
-                   NumberOf(chain, {"decoder_layers", "num_decoder_layers",
-                                    "encoder_layers"}) > 0;
+  const bool two =
+      IsTrue(chain, "is_encoder_decoder") ||
+      NumberOf(chain, "decoder_layers num_decoder_layers encoder_layers") > 0;
   if (!two) {
-    facts.layers = NumberOf(
-        chain, {"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+    facts.layers =
+        NumberOf(chain, "num_hidden_layers n_layer num_layers n_layers");
   }
   CollectTowers(config, &facts);
-  const auto type = config.find("model_type");
   facts.draft_heads =
       (config.contains("medusa_num_heads") && facts.layers == 0) ||
-      (type != config.end() &&
-       std::any_of(std::begin(kDraftTypes), std::end(kDraftTypes),
-                   [&](std::string_view draft) { return *type == draft; }));
+      Has(kDraftTypes, TypeOf(config));
   facts.tied = IsTrue(chain, "tie_word_embeddings");
   return facts;
 }
@@ -217,6 +271,23 @@ void EraseQuantizations(Json* config) {
     if (i->is_object()) EraseQuantizations(&*i);
     ++i;
   }
+}
+
+ModelClass ClassIn(const Json& config) {
+  if (!config.is_object()) return {};
+  ModelClass outer = ClassOfOne(config);
+  if (outer.kind == ModelKind::kLanguage ||
+      outer.kind == ModelKind::kDiffusion) {
+    return outer;
+  }
+  const auto chain = LanguageChain(config);
+  const bool holds =
+      std::any_of(chain.begin(), chain.end() - 1, [](const Json* inner) {
+        return ClassOfOne(*inner).kind == ModelKind::kLanguage ||
+               IsOfFamily(NameIn(*inner, "model_type"));
+      });
+  if (holds) outer.kind = ModelKind::kHolder;
+  return outer;
 }
 
 }  // namespace quantd::checkpoint

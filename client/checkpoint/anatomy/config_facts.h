@@ -1,5 +1,6 @@
 // Facts about a whole model from its config.json, nested configurations
-// included.
+// included, and its kind. For an unknown kind we do not know which layers
+// engines can load in quantized form.
 #ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_CONFIG_FACTS_H_
 #define QUANTD_CLIENT_CHECKPOINT_ANATOMY_CONFIG_FACTS_H_
 
@@ -43,6 +44,22 @@ struct SaidQuantization {
 // `config`. Null and {} do not count as descriptions.
 std::vector<SaidQuantization> QuantizationsIn(const Json& config);
 void EraseQuantizations(Json* config);
+
+enum class ModelKind : uint8_t {
+  kUnnamed,   // no class is named: tensor names decide
+  kOther,     // an unknown class
+  kLanguage,  // a language model, with or without towers
+  kHolder,    // an unknown class whose configuration nests a language model
+  kDiffusion,
+};
+
+struct ModelClass {
+  ModelKind kind = ModelKind::kUnnamed;
+  std::string name;  // "LlamaForCausalLM", or the model_type
+  // Known only by the ending of the name, which some audio models share.
+  bool by_end = false;
+};
+ModelClass ClassIn(const Json& config);
 
 }  // namespace quantd::checkpoint
 

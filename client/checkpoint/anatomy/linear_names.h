@@ -7,13 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/model.h"
+#include "client/checkpoint/names.h"
+
 namespace quantd::checkpoint {
-
-// The parts of a module's name between its dots.
-using NameParts = std::vector<std::string_view>;
-
-// Whether the part is the number of a layer or an expert, like "0" or "17".
-bool IsIndex(std::string_view part);
 
 // Whether a layer with this last name computes queries, keys and values
 // together.
@@ -51,6 +48,15 @@ bool IsDiffusionLinear(const NameParts& parts);
 // Whether the module is in a numbered block of a diffusion model, as opposed to
 // the input layers or another model in the same file.
 bool IsInDiffusionBlock(const NameParts& parts);
+
+// Whether the model has the tensor names of diffusers, which ComfyUI renames
+// while it loads the model. It renames weights and biases only, so that scales
+// are lost. Some models, such as Qwen-Image, have the same names in both.
+bool IsRenamedByComfy(const Model& model);
+
+// Whether ComfyUI derives the model's dimensions from the number of columns of
+// this weight: the keys of cross attention. Packed codes have fewer columns.
+bool IsMeasuredByComfy(std::string_view module);
 
 }  // namespace quantd::checkpoint
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "client/checkpoint/anatomy/linear_names.h"
-#include "client/checkpoint/anatomy/model_class.h"
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/pattern.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -17,7 +17,7 @@ namespace {
 // Layers that an engine gives its description of the quantization, but no
 // `prefix`.
 struct NamelessRow {
-  std::string_view classes;
+  Words classes;
   std::string_view engine;
   std::string_view modules;  // a pattern for their names in the file
   bool head = false;
@@ -53,7 +53,7 @@ constexpr NamelessRow kNameless[] = {
 // Classes whose unquantized layers vLLM and SGLang look up by a name that
 // DeepSeek's list has. vLLM compares these names for equality, and many other
 // classes rename layers or fuse them in a way that the list cannot state.
-constexpr std::string_view kListedByName =
+constexpr Words kListedByName =
     "DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekV32ForCausalLM"
     " Gemma3ForConditionalGeneration Glm4MoeForCausalLM GptOssForCausalLM"
     " LlamaForCausalLM LlavaForConditionalGeneration MiMoForCausalLM"
@@ -66,7 +66,7 @@ constexpr std::string_view kListedByName =
 // DeepSeek's list has; "" if none. Engines never quantize the other roles.
 std::string RenamedIn(const Model& model, const ConversionPlan& plan) {
   if (!model.config().contains("architectures") ||
-      Has(Split(kListedByName, ' '), ClassIn(model.config()).name)) {
+      Has(kListedByName, ClassIn(model.config()).name)) {
     return "";
   }
   for (const LeftOut& left : plan.left_out) {
@@ -98,12 +98,11 @@ std::vector<Nameless> LayersIn(const Model& model, const ConversionPlan& plan) {
   for (const FusedWeights& group : plan.groups) {
     for (const Weight& w : group.weights) ++kinds[kind_of(w)];
   }
-  const auto most =
-      std::max_element(kinds.begin(), kinds.end(),
-                       [](auto& a, auto& b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(
+      kinds, [](auto& a, auto& b) { return a.second < b.second; });
   std::vector<Nameless> found;
   for (const NamelessRow& row : kNameless) {
-    if (!Has(Split(row.classes, ' '), name)) continue;
+    if (!Has(row.classes, name)) continue;
     const auto pattern = Pattern::Parse(row.modules);
     Nameless layers = {&row, "", "", ""};
     for (const LeftOut& left : plan.left_out) {
@@ -133,7 +132,7 @@ std::string_view NamelessIn(const Model& model, std::string_view module,
                             Dialect dialect) {
   const std::string name = ClassIn(model.config()).name;
   for (const NamelessRow& row : kNameless) {
-    if (Has(Split(row.classes, ' '), name) &&
+    if (Has(row.classes, name) &&
         (!row.head || dialect == Dialect::kModelOpt) &&
         Pattern::Parse(row.modules)->Matches(module)) {
       return row.engine;

@@ -2,107 +2,79 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "client/checkpoint/anatomy/config_facts.h"
-#include "client/checkpoint/pattern.h"
+#include "client/files/words.h"
 
 namespace quantd::checkpoint {
 namespace {
 
 // Words that occur only in the names of towers and of the projectors that
 // connect them to a language model. '_' separates the words of a name.
-constexpr std::string_view kTowerWords[] = {
-    "vision",  "visual",     "audio",     "image",     "images",    "speech",
-    "video",   "mm",         "projector", "resampler", "connector", "aligner",
-    "merger",  "abstractor", "perceiver", "qformer",   "siglip",    "dinov2",
-    "vqmodel", "vqvae",      "token2wav", "code2wav",  "img",       "sound",
-    "vae",     "codec",      "action",    "adaptor"};
-constexpr std::string_view kTowerStarts[] = {"vision", "visual", "audio",
-                                             "image",  "patch_", "sam_"};
-constexpr std::string_view kTowerNames[] = {"vpm", "apm", "multi_modal",
-                                            "sound_encoder", "talker"};
+constexpr Words kTowerWords = R"(
+    vision visual audio image images speech video mm projector resampler
+    connector aligner merger abstractor perceiver qformer siglip dinov2
+    vqmodel vqvae token2wav code2wav img sound vae codec action adaptor)";
+constexpr Words kTowerStarts = "vision visual audio image patch_ sam_";
+constexpr Words kTowerNames = "vpm apm multi_modal sound_encoder talker";
 
-constexpr std::string_view kHeads[] = {
-    "score",        "cls",        "head",       "output_layer",
-    "embed_out",    "qa_outputs", "pred_layer", "vocab_transform",
-    "answer_class", "v_head",     "value_head"};
-constexpr std::string_view kHeadWords[] = {"lm_head", "classif", "logits",
-                                           "predictions", "pooler"};
-constexpr std::string_view kTables[] = {"wte",
-                                        "wpe",
-                                        "shared",
-                                        "embed_positions",
-                                        "embed_in",
-                                        "embd_pos",
-                                        "relative_attention_bias"};
+constexpr Words kHeads = R"(
+    score cls head output_layer embed_out qa_outputs pred_layer
+    vocab_transform answer_class v_head value_head)";
+constexpr Words kHeadWords = "lm_head classif logits predictions pooler";
+constexpr Words kTables =
+    "wte wpe shared embed_positions embed_in embd_pos relative_attention_bias";
 // Names of heads outside the layers. Inside a layer they name linear modules.
 constexpr std::string_view kHeadsBeside[] = {
     "output",  "output_projection", "proj_out",        "ff_out",
     "lm_loss", "decoder",           "vocab_projector", "fc"};
-constexpr std::string_view kRouters[] = {"gate", "shared_expert_gate", "gating",
-                                         "moe_gate"};
-constexpr std::string_view kGates[] = {"in_proj_ba", "in_proj_b", "in_proj_a",
-                                       "x_proj", "dt_proj"};
+constexpr Words kRouters = "gate shared_expert_gate gating moe_gate";
+constexpr Words kGates = "in_proj_ba in_proj_b in_proj_a x_proj dt_proj";
 
 // Names of the list of layers of a language model that has towers beside it and
 // no module of its own, such as "language_model", around it.
-constexpr std::string_view kLayerLists[] = {"layers",
-                                            "model.layers",
-                                            "h",
-                                            "transformer.h",
-                                            "decoder.layers",
-                                            "model.decoder.layers",
-                                            "blocks",
-                                            "transformer.blocks",
-                                            "transformer.layers",
-                                            "model.transformer.blocks",
-                                            "gpt_neox.layers",
-                                            "transformer.encoder.layers",
-                                            "backbone.layers"};
+constexpr Words kLayerLists = R"(
+    layers model.layers h transformer.h decoder.layers model.decoder.layers
+    blocks transformer.blocks transformer.layers model.transformer.blocks
+    gpt_neox.layers transformer.encoder.layers backbone.layers)";
 
 // Modules around the layers of a language model. They distinguish it from an
 // audio model whose class has a name with the same ending.
-constexpr std::string_view kContainers[] = {
-    "model", "transformer", "backbone", "layers",
-    "layer", "blocks",      "block",    "h"};
+constexpr Words kContainers =
+    "model transformer backbone layers layer blocks block h";
+constexpr Words kContainerEnds = "encoder decoder _model _layers";
 
 // Module names that only diffusion models have.
-constexpr std::string_view kDiffusionParts[] = {
-    "double_blocks",    "single_blocks",  "joint_blocks",   "diffusion_model",
-    "adaLN_modulation", "x_embedder",     "t_embedder",     "time_in",
-    "time_embed",       "time_embedding", "time_text_embed"};
+constexpr Words kDiffusionParts = R"(
+    double_blocks single_blocks joint_blocks diffusion_model adaLN_modulation
+    x_embedder t_embedder time_in time_embed time_embedding time_text_embed)";
+
 bool Mentions(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
 template <typename Matches>
 bool AnyPart(const NameParts& parts, Matches matches) {
-  return std::any_of(parts.begin(), parts.end(), matches);
+  return std::ranges::any_of(parts, matches);
 }
 
 bool IsOfTower(std::string_view part) {
-  if (Has(kTowerNames, part)) return true;
-  for (const std::string_view start : kTowerStarts) {
-    if (part.starts_with(start)) return true;
-  }
-  return AnyPart(Split(part, '_'),
+  return Has(kTowerNames, part) || StartsWithOneOf(part, kTowerStarts) ||
+         AnyPart(Split(part, '_'),
                  [](std::string_view word) { return Has(kTowerWords, word); });
 }
 
 bool IsOfFurtherToken(std::string_view part) {
-  return part.starts_with("hydra_head") || part.starts_with("draft_model") ||
-         part == "eagle_module" || part == "speculator" || part == "mtp" ||
-         part.starts_with("mtp_") || part.starts_with("nextn") ||
-         part.starts_with("medusa") || part == "eh_proj";
+  return Has(Words("eagle_module speculator mtp eh_proj"), part) ||
+         StartsWithOneOf(part,
+                         Words("hydra_head draft_model mtp_ nextn medusa"));
 }
 
 // Whether the layer's number is beyond the last layer: DeepSeek stores its MTP
 // head so.
 bool IsBeyond(const NameParts& parts, int64_t layers) {
   for (size_t i = 0; layers > 0 && i + 1 < parts.size(); ++i) {
-    if (IsIndex(parts[i + 1]) &&
-        (parts[i] == "layers" || parts[i] == "h" || parts[i] == "blocks")) {
+    if (IsIndex(parts[i + 1]) && Has(Words("layers h blocks"), parts[i])) {
       return std::stoll(std::string(parts[i + 1])) >= layers;
     }
   }
@@ -120,13 +92,11 @@ bool IsOfLanguage(std::string_view part) {
 // Whether the modules above the layers have names that language models use.
 // `type` is the model_type.
 bool AreLayersOfText(const NameParts& parts, std::string_view type) {
-  return std::all_of(parts.begin(),
-                     std::find_if(parts.begin(), parts.end(), IsIndex),
+  return std::all_of(parts.begin(), std::ranges::find_if(parts, IsIndex),
                      [&](std::string_view p) {
                        return Has(kContainers, p) || IsOfLanguage(p) ||
-                              p.ends_with("encoder") ||
-                              p.ends_with("decoder") || p.ends_with("_model") ||
-                              p.ends_with("_layers") || Mentions(type, p);
+                              EndsWithOneOf(p, kContainerEnds) ||
+                              Mentions(type, p);
                      });
 }
 
@@ -181,10 +151,7 @@ Role NamedRole(const NameParts& parts) {
   if (Has(kGates, leaf)) return Role::kGate;
   if (AnyPart(parts,
               [](std::string_view p) {
-                return Has(kHeads, p) ||
-                       std::any_of(
-                           std::begin(kHeadWords), std::end(kHeadWords),
-                           [&](auto word) { return Mentions(p, word); });
+                return Has(kHeads, p) || HoldsOneOf(p, kHeadWords);
               }) ||
       (!AnyPart(parts, IsIndex) &&
        (Has(kHeadsBeside, leaf) || AnyPart(parts, [](std::string_view p) {
@@ -201,9 +168,7 @@ Role RoleInDiffusion(const NameParts& parts) {
   if (IsNormName(leaf)) return Role::kNorm;
   if (!IsInDiffusionBlock(parts) || AnyPart(parts, [](std::string_view p) {
         return Mentions(p, "embed") || IsModulation(p) ||
-               p.starts_with("adaln") || p.starts_with("adaLN") ||
-               p.starts_with("norm") || p.starts_with("emb_") ||
-               p.starts_with("time_");
+               StartsWithOneOf(p, Words("adaln adaLN norm emb_ time_"));
       })) {
     return Role::kCondition;
   }
@@ -241,61 +206,10 @@ std::string_view Describe(Role role) {
   return "";
 }
 
-std::string_view ModuleOf(std::string_view tensor) {
-  constexpr std::string_view kWeight = ".weight";
-  if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
-  return tensor;
-}
-
-ModuleName SplitModule(std::string_view module) {
-  const size_t dot = module.rfind('.');
-  if (dot == std::string_view::npos) return {"", module};
-  return {module.substr(0, dot), module.substr(dot + 1)};
-}
-
-std::string_view ExpertsAbove(std::string_view module) {
-  constexpr std::string_view kExperts = "experts.";
-  const size_t at = module.rfind(kExperts);
-  if (at == std::string_view::npos || (at > 0 && module[at - 1] != '.')) {
-    return "";
-  }
-  size_t next = at + kExperts.size();
-  constexpr std::string_view kWord = "expert_";
-  if (module.substr(next).starts_with(kWord)) next += kWord.size();
-  const bool numbered =
-      next < module.size() && module[next] >= '0' && module[next] <= '9';
-  return numbered ? module.substr(0, at + kExperts.size() - 1)
-                  : std::string_view();
-}
-
-std::string WithoutNumbers(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit || out.empty() || out.back() != '#') out += digit ? '#' : c;
-  }
-  return out;
-}
-
-std::string_view WrapperOf(std::string_view name) {
-  for (const std::string_view wrapper : {"module.", "model.module."}) {
-    if (name.starts_with(wrapper)) return wrapper;
-  }
-  // PyTorch's wrappers hold the wrapped module in a private attribute.
-  for (const std::string_view part : Split(name, '.')) {
-    const bool wraps = part.starts_with('_') && part.ends_with("module");
-    if (!wraps && part != "_orig_mod") continue;
-    return name.substr(part.data() - name.data(), part.size() + 1);
-  }
-  return "";
-}
-
 bool IsTable(std::string_view module) {
   const std::string_view leaf = SplitModule(module).leaf;
   if (Has(kTables, leaf) || leaf.starts_with("embed_tokens")) return true;
-  const std::string_view ends[] = {"embeddings", "embedding", "embed", "emb"};
-  return std::any_of(std::begin(ends), std::end(ends),
-                     [&](std::string_view end) { return leaf.ends_with(end); });
+  return EndsWithOneOf(leaf, Words("embeddings embedding embed emb"));
 }
 
 Roles Roles::Of(const Model& model) {
@@ -340,18 +254,17 @@ Roles Roles::Of(const Model& model) {
 }
 
 bool Roles::AreOfLanguage(const Model& model) const {
-  return std::all_of(
-      model.tensors().begin(), model.tensors().end(), [&](const auto& t) {
-        if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight")) {
-          return true;
-        }
-        const std::string_view module = ModuleOf(t.name());
-        const Role role = RoleOf(module);
-        if (role != Role::kLinear) return role != Role::kUnknown;
-        const std::string_view list =
-            SplitModule(ListOf(module, Split(module, '.'))).leaf;
-        return list == "layers" || list == "h";
-      });
+  return std::ranges::all_of(model.tensors(), [&](const auto& t) {
+    if (t.stored.shape.size() != 2 || !t.name().ends_with(".weight")) {
+      return true;
+    }
+    const std::string_view module = ModuleOf(t.name());
+    const Role role = RoleOf(module);
+    if (role != Role::kLinear) return role != Role::kUnknown;
+    const std::string_view list =
+        SplitModule(ListOf(module, Split(module, '.'))).leaf;
+    return list == "layers" || list == "h";
+  });
 }
 
 bool Roles::IsNestedTower(const NameParts& parts) const {

@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
-#include "client/checkpoint/anatomy/model_class.h"
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/names.h"
 
 namespace quantd::checkpoint {
 
@@ -34,29 +35,6 @@ inline bool MayBeLinear(Role role) {
 }
 // The plural for a message: "output heads".
 std::string_view Describe(Role role);
-
-// Removes ".weight" from a tensor's name: "model.layers.0.mlp.down_proj".
-std::string_view ModuleOf(std::string_view tensor);
-
-// "model.layers.0.mlp.gate_proj" has the parent "model.layers.0.mlp" and the
-// leaf "gate_proj".
-struct ModuleName {
-  std::string_view parent;
-  std::string_view leaf;
-};
-ModuleName SplitModule(std::string_view module);
-
-// The module that contains the experts: "model.layers.0.mlp.experts" for
-// "model.layers.0.mlp.experts.7.up_proj". "" if the module is not part of a
-// single expert.
-std::string_view ExpertsAbove(std::string_view module);
-
-// Replaces each number by '#', so that all layers and experts get one name.
-std::string WithoutNumbers(std::string_view name);
-
-// The part of the name that a training wrapper added, such as "module."; "" if
-// no wrapper changed it.
-std::string_view WrapperOf(std::string_view name);
 
 // Whether the module is an embedding table, whose rows are only looked up.
 bool IsTable(std::string_view module);

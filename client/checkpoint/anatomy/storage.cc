@@ -1,7 +1,10 @@
 #include "client/checkpoint/anatomy/storage.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "client/checkpoint/names.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -10,50 +13,18 @@ namespace {
 
 // Endings of names after a dot. In names of stacks "_" replaces the dot:
 // "experts.down_proj_weight_scale".
-constexpr std::string_view kCodeNames[] = {
-    "weight_packed", "qweight",  "q_weight",  "weight_qdata",
-    "trellis",       "Qidxs",    "W_q",       "bitmask",
-    "dense_weights", "col_vals", "compressed"};
-constexpr std::string_view kCompanions[] = {"weight_scale",
-                                            "weight_scale_inv",
-                                            "weight_scale_2",
-                                            "weight_global_scale",
-                                            "weight_scales",
-                                            "weight_zero_point",
-                                            "weight_zero_points",
-                                            "weight_zp",
-                                            "weight_offset",
-                                            "weight_shape",
-                                            "weight_g_idx",
-                                            "scale_inv",
-                                            "input_scale",
-                                            "activation_scale",
-                                            "input_scale_ub",
-                                            "input_global_scale",
-                                            "input_zero_point",
-                                            "pre_quant_scale",
-                                            "qzeros",
-                                            "scales",
-                                            "g_idx",
-                                            "SCB",
-                                            "weight_format",
-                                            "wscales",
-                                            "wtscale",
-                                            "wcscales",
-                                            "smooth_factor",
-                                            "smooth_factor_orig",
-                                            "scale_weight",
-                                            "scale_input",
-                                            "codebooks",
-                                            "q_scale_max",
-                                            "q_groups",
-                                            "q_invperm",
-                                            "absmax",
-                                            "quant_map",
-                                            "row_offsets",
-                                            "qscale_weight",
-                                            "qscale_act",
-                                            "comfy_quant"};
+constexpr Words kCodeNames = R"(
+    weight_packed qweight q_weight weight_qdata trellis Qidxs W_q bitmask
+    dense_weights col_vals compressed)";
+constexpr Words kCompanions = R"(
+    weight_scale weight_scale_inv weight_scale_2 weight_global_scale
+    weight_scales weight_zero_point weight_zero_points weight_zp weight_offset
+    weight_shape weight_g_idx scale_inv input_scale activation_scale
+    input_scale_ub input_global_scale input_zero_point pre_quant_scale qzeros
+    scales g_idx SCB weight_format wscales wtscale wcscales smooth_factor
+    smooth_factor_orig scale_weight scale_input codebooks q_scale_max q_groups
+    q_invperm absmax quant_map row_offsets qscale_weight qscale_act
+    comfy_quant)";
 // Members of kCompanions that a plain model may also have, for its own
 // purposes.
 constexpr std::string_view kCommon[] = {"scales", "absmax", "codebooks"};
@@ -61,19 +32,10 @@ constexpr std::string_view kSpare[] = {
     "input_scale",  "input_scale_ub", "input_global_scale", "input_zero_point",
     "weight_shape", "output_scale",   "activation_scale",   "comfy_quant"};
 // Last names of tensors of a quantized weight that engines know.
-constexpr std::string_view kKnownParts[] = {"weight",
-                                            "weight_packed",
-                                            "weight_shape",
-                                            "input_scale",
-                                            "input_global_scale",
-                                            "output_scale",
-                                            "bias",
-                                            "comfy_quant",
-                                            "k_scale",
-                                            "v_scale",
-                                            "q_scale",
-                                            "kv_scale",
-                                            "e_score_correction_bias"};
+constexpr Words kKnownParts = R"(
+    weight weight_packed weight_shape input_scale input_global_scale
+    output_scale bias comfy_quant k_scale v_scale q_scale kv_scale
+    e_score_correction_bias)";
 // Tensors from which torch computes a weight (weight norm, spectral norm,
 // pruning), and the Python call that folds them into one tensor.
 struct FactorName {
@@ -90,46 +52,61 @@ constexpr FactorName kFactors[] = {
     {"bias_orig", "torch.nn.utils.prune.remove(module, \"bias\")"}};
 constexpr std::string_view kParametrizations = ".parametrizations.";
 // Modules that ModelOpt adds inside quantized modules and removes on export.
-constexpr std::string_view kQuantizers[] = {
-    ".weight_quantizer", ".input_quantizer", ".output_quantizer",
-    "_bmm_quantizer"};
+constexpr Words kQuantizers =
+    ".weight_quantizer .input_quantizer .output_quantizer _bmm_quantizer";
+
+constexpr Words kCacheScales = R"(
+    .k_scale .v_scale .kv_scale .k_proj.output_scale .v_proj.output_scale)";
+// Formats that a part of a weight reveals. The first row that fits applies.
+constexpr std::pair<std::string_view, std::string_view> kFormatsByPart[] = {
+    {"quant_map", "bitsandbytes 4-bit"},
+    {"absmax", "bitsandbytes 4-bit"},
+    {"SCB", "bitsandbytes, LLM.int8()"},
+    {"wscales", "Nunchaku, SVDQuant"},
+    {"wtscale", "Nunchaku, SVDQuant"},
+    {"qweight", "AWQ or GPTQ"},
+    {"q_weight", "EXL2"},
+    {"trellis", "EXL3"},
+    {"Qidxs", "QuIP#"},
+    {"codebooks", "AQLM"},
+    {"W_q", "HQQ"},
+    {"dense_weights", "SpQR"},
+    {"compressed", "compressed-tensors 2:4 sparse"},
+    {"_quantizer", "ModelOpt before its export"},
+    {"qdata", "torchao"},
+    {"qscale_weight", "Mistral FP8"},
+    {"scale_weight", "ComfyUI, scaled FP8"},
+};
 
 // Words in the names of integers, masks and tables that are not weights.
-constexpr std::string_view kBuffers[] = {
-    "position", "_ids",        "index", "indices", "mask",   "tid2eid",
-    "coords",   "num_batches", "freqs", "bucket",  "lookup", "rotary",
-    "inv_freq", "rope",        "d2t",   "t2d"};
+constexpr Words kBuffers = R"(
+    position _ids index indices mask tid2eid coords num_batches freqs bucket
+    lookup rotary inv_freq rope d2t t2d)";
 
 bool Holds(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-std::string_view LeafOf(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(dot + 1);
-}
-
 // Length of the longest of `words` with which the name ends, or 0. A dot must
 // precede the word, or a "_" if the word is unambiguous.
-template <typename Words>
-size_t LengthOfEnd(std::string_view name, const Words& words, bool plain) {
+template <typename List>
+size_t LengthOfEnd(std::string_view name, const List& words, bool plain) {
   size_t longest = 0;
   for (const std::string_view word : words) {
     if (word.size() >= name.size() || !name.ends_with(word)) continue;
     const char before = name[name.size() - word.size() - 1];
-    const bool stack = before == '_' && (!plain || word == "scale_inv" ||
-                                         word.starts_with("weight_") ||
-                                         word.starts_with("input_"));
+    const bool stack =
+        before == '_' && (!plain || word == "scale_inv" ||
+                          StartsWithOneOf(word, Words("weight_ input_")));
     if (before == '.' || stack) longest = std::max(longest, word.size());
   }
   return longest;
 }
 
 bool IsBuffer(const std::string& name, size_t rank) {
-  const std::string_view leaf = LeafOf(name);
+  const std::string_view leaf = SplitModule(name).leaf;
   return (leaf == "bias" && rank >= 3) ||  // GPT-2's attention mask
-         std::any_of(std::begin(kBuffers), std::end(kBuffers),
-                     [&](std::string_view word) { return Holds(leaf, word); });
+         HoldsOneOf(leaf, kBuffers);
 }
 
 // The name without its last `end` characters and the "." or "_" before them,
@@ -145,11 +122,11 @@ std::string BeforeEnd(const std::string& name, size_t end) {
 TensorStorage StorageOf(const safetensors::Tensor& t) {
   const std::string& name = t.name;
   const std::string& type = t.dtype;
-  const bool plain = type == "F32" || type == "F16" || type == "BF16";
+  const bool plain = IsPlainType(type);
   const bool narrow =
       type.starts_with("F8_") || type.starts_with("F6_") || type == "F4";
   const bool blocks = name.ends_with("_blocks") && t.shape.size() == 4;
-  const std::string_view leaf = LeafOf(name);
+  const std::string_view leaf = SplitModule(name).leaf;
   if (const size_t at = name.find(kParametrizations);
       at != std::string::npos && (plain || type == "BOOL")) {
     return {Storage::kFactor, name.substr(0, at)};
@@ -164,8 +141,7 @@ TensorStorage StorageOf(const safetensors::Tensor& t) {
   // Parts of a tensor subclass of a library, such as ".weight.absmax".
   const size_t inner = name.find(".weight.");
   if (inner != std::string::npos && !Holds(name, kParametrizations)) {
-    const bool codes = leaf == "rowwise_data" || leaf == "qdata" ||
-                       leaf == "_data" || leaf == "_packed";
+    const bool codes = Has(Words("rowwise_data qdata _data _packed"), leaf);
     return {codes ? Storage::kCodes : Storage::kCompanion,
             name.substr(0, inner)};
   }
@@ -199,34 +175,27 @@ TensorStorage StorageOf(const safetensors::Tensor& t) {
   return {Storage::kCodes, name};
 }
 
+bool IsPlainType(std::string_view dtype) {
+  return Has(Words("F32 F16 BF16"), dtype);
+}
+
 bool IsCommon(const safetensors::Tensor& t) {
-  return (t.dtype == "F32" || t.dtype == "F16" || t.dtype == "BF16") &&
-         std::find(std::begin(kCommon), std::end(kCommon), LeafOf(t.name)) !=
-             std::end(kCommon);
+  return IsPlainType(t.dtype) && Has(kCommon, SplitModule(t.name).leaf);
 }
 
-bool IsSpareBeside(std::string_view part) {
-  return std::find(std::begin(kSpare), std::end(kSpare), part) !=
-         std::end(kSpare);
-}
+bool IsSpareBeside(std::string_view part) { return Has(kSpare, part); }
 
-bool IsKnownPart(std::string_view part) {
-  return std::find(std::begin(kKnownParts), std::end(kKnownParts), part) !=
-         std::end(kKnownParts);
-}
+bool IsKnownPart(std::string_view part) { return Has(kKnownParts, part); }
 
 bool IsCacheScale(std::string_view name) {
-  const std::string_view ends[] = {".k_scale", ".v_scale", ".kv_scale",
-                                   ".k_proj.output_scale",
-                                   ".v_proj.output_scale"};
-  return std::any_of(std::begin(ends), std::end(ends),
-                     [&](std::string_view end) { return name.ends_with(end); });
+  return EndsWithOneOf(name, kCacheScales);
 }
 
 std::string FoldingOf(const std::vector<const safetensors::Tensor*>& factors) {
   for (const FactorName& factor : kFactors) {
     for (const safetensors::Tensor* t : factors) {
-      if (LeafOf(t->name) == factor.end) return std::string(factor.fold);
+      if (SplitModule(t->name).leaf == factor.end)
+        return std::string(factor.fold);
     }
   }
   return "torch.nn.utils.parametrize.remove_parametrizations(module, "
@@ -235,8 +204,7 @@ std::string FoldingOf(const std::vector<const safetensors::Tensor*>& factors) {
 
 std::string DescribeParts(const std::string& module,
                           std::vector<const safetensors::Tensor*> parts) {
-  std::sort(parts.begin(), parts.end(),
-            [](auto* a, auto* b) { return a->name < b->name; });
+  std::ranges::sort(parts, [](auto* a, auto* b) { return a->name < b->name; });
   std::string text;
   for (const safetensors::Tensor* t : parts) {
     std::string_view name = t->name;
@@ -250,37 +218,26 @@ std::string DescribeParts(const std::string& module,
 std::string MayBe(const std::string& module,
                   const std::vector<const safetensors::Tensor*>& parts) {
   const auto has = [&](std::string_view end) {
-    return std::any_of(parts.begin(), parts.end(), [&](auto* t) {
+    return std::ranges::any_of(parts, [&](auto* t) {
       return t->name.size() >= module.size() &&
              Holds(std::string_view(t->name).substr(module.size()), end);
     });
   };
   const auto type = [&](std::string_view dtype) {
-    return std::any_of(parts.begin(), parts.end(), [&](auto* t) {
+    return std::ranges::any_of(parts, [&](auto* t) {
       return t->dtype.starts_with(dtype) && t->shape.size() > 1;
     });
   };
-  if (has("quant_map") || has("absmax")) return "bitsandbytes 4-bit";
-  if (has("SCB")) return "bitsandbytes, LLM.int8()";
-  if (has("wscales") || has("wtscale")) return "Nunchaku, SVDQuant";
-  if (has("qweight")) return has("g_idx") ? "GPTQ" : "AWQ or GPTQ";
-  if (has("q_weight")) return "EXL2";
-  if (has("trellis")) return "EXL3";
-  if (has("Qidxs")) return "QuIP#";
-  if (has("codebooks")) return "AQLM";
-  if (has("W_q")) return "HQQ";
-  if (has("dense_weights")) return "SpQR";
-  if (has("compressed")) return "compressed-tensors 2:4 sparse";
-  if (has("_quantizer")) return "ModelOpt before its export";
-  if (has("qdata")) return "torchao";
-  if (has("qscale_weight")) return "Mistral FP8";
-  if (has("scale_weight")) return "ComfyUI, scaled FP8";
+  for (const auto& [word, format] : kFormatsByPart) {
+    if (!has(word)) continue;
+    return std::string(word == "qweight" && has("g_idx") ? "GPTQ" : format);
+  }
   if (has("weight_packed") && type("I32")) {
     return "compressed-tensors integers";
   }
   if (has("_weight_scale")) return "ModelOpt fused experts";
   if (type("U32")) return "MLX";
-  if (std::any_of(parts.begin(), parts.end(), [](auto* t) {
+  if (std::ranges::any_of(parts, [](auto* t) {
         return t->dtype == "U8" && t->name.ends_with(".weight_scale");
       })) {
     return type("F8") ? "MXFP8" : "Quark MXFP4";

@@ -27,6 +27,8 @@ struct TensorStorage {
 };
 TensorStorage StorageOf(const safetensors::Tensor& tensor);
 
+// Whether the type is one for numbers that are not quantized.
+bool IsPlainType(std::string_view dtype);
 // Whether a plain model may also have a tensor like this companion.
 bool IsCommon(const safetensors::Tensor& tensor);
 // Whether decoding a weight can ignore this part: an input or output scale, the

@@ -8,7 +8,6 @@
 
 #include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weight_values.h"
@@ -360,14 +359,15 @@ absl::StatusOr<ModelDifference> CompareModels(
   for (const auto& [name, tensor] : side_b->others) {
     if (side_a->others.count(name) == 0) add_to(name, &out.only_b);
   }
-  std::sort(out.tensors.begin(), out.tensors.end(),
-            [](const auto& x, const auto& y) { return x.name < y.name; });
+  std::ranges::sort(out.tensors, [](const auto& x, const auto& y) {
+    return x.name < y.name;
+  });
   return out;
 }
 
 size_t TensorsAdded(const ModelDifference& difference) {
-  return static_cast<size_t>(std::count_if(
-      difference.only_b.begin(), difference.only_b.end(),
+  return static_cast<size_t>(std::ranges::count_if(
+      difference.only_b,
       [](const std::string& name) { return !name.starts_with("lm_head"); }));
 }
 

@@ -1,5 +1,3 @@
-#include "client/checkpoint/check/config_difference.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -7,8 +5,9 @@
 #include <utility>
 
 #include "client/checkpoint/anatomy/config_facts.h"
+#include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/declared.h"
-#include "client/checkpoint/pattern.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -20,36 +19,17 @@ constexpr std::string_view kWritten[] = {"transformers_version",
                                          "torch_dtype", "_name_or_path"};
 // Keys that libraries change when they save a configuration again, and that do
 // not change what a forward pass computes.
-constexpr std::string_view kUnused[] = {"_commit_hash",
-                                        "_attn_implementation",
-                                        "_attn_implementation_autoset",
-                                        "auto_map",
-                                        "use_cache",
-                                        "return_dict",
-                                        "torchscript",
-                                        "pad_token_id",
-                                        "initializer_range",
-                                        "attention_dropout",
-                                        "output_router_logits",
-                                        "router_aux_loss_coef",
-                                        "pretraining_tp",
-                                        "id2label",
-                                        "label2id",
-                                        "max_length",
-                                        "temperature",
-                                        "top_k",
-                                        "top_p",
-                                        "typical_p",
-                                        "repetition_penalty",
-                                        "length_penalty",
-                                        "num_beams",
-                                        "num_beam_groups",
-                                        "num_return_sequences"};
+constexpr Words kUnused = R"(
+    _commit_hash _attn_implementation _attn_implementation_autoset auto_map
+    use_cache return_dict torchscript pad_token_id initializer_range
+    attention_dropout output_router_logits router_aux_loss_coef pretraining_tp
+    id2label label2id max_length temperature top_k top_p typical_p
+    repetition_penalty length_penalty num_beams num_beam_groups
+    num_return_sequences)";
 // Objects with the settings of rotary embeddings. Newer files have
 // rope_parameters, which includes rope_theta, some once for each kind of layer.
 // Older files have rope_scaling.
-constexpr std::string_view kRope[] = {"rope_parameters", "rope_scaling",
-                                      "full_attention"};
+constexpr Words kRope = "rope_parameters rope_scaling full_attention";
 
 struct ConfigValue {
   Json value;

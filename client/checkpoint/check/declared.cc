@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "client/checkpoint/anatomy/config_facts.h"
-#include "client/checkpoint/pattern.h"
+#include "client/files/words.h"
+#include "fmt/format.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -29,7 +30,7 @@ const Json* FirstMember(const Json* object,
 
 bool NamesLinear(const Json* targets) {
   if (targets == nullptr || !targets->is_array()) return false;
-  return std::any_of(targets->begin(), targets->end(), [](const Json& t) {
+  return std::ranges::any_of(*targets, [](const Json& t) {
     const auto text = TextOf(&t);
     return text && text->find('.') == std::string::npos &&
            text->ends_with("Linear");
@@ -40,14 +41,11 @@ bool NamesLinear(const Json* targets) {
 constexpr std::string_view kTied[] = {
     "bloom",  "cohere",      "cohere2", "falcon",  "gemma",
     "gemma2", "gemma3_text", "gpt2",    "smollm3", "starcoder2"};
-constexpr std::string_view kUntied[] = {
-    "apertus",   "arcee",      "deepseek_v2", "deepseek_v3", "exaone4",
-    "glm",       "glm4",       "glm4_moe",    "gpt_neox",    "gpt_oss",
-    "granite",   "granitemoe", "kimi_k2",     "llama",       "llama4_text",
-    "ministral", "mistral",    "mixtral",     "nemotron",    "olmo",
-    "olmo2",     "olmoe",      "phi",         "phi3",        "qwen2",
-    "qwen2_moe", "qwen3",      "qwen3_moe",   "qwen3_next",  "seed_oss",
-    "stablelm"};
+constexpr Words kUntied = R"(
+    apertus arcee deepseek_v2 deepseek_v3 exaone4 glm glm4 glm4_moe gpt_neox
+    gpt_oss granite granitemoe kimi_k2 llama llama4_text ministral mistral
+    mixtral nemotron olmo olmo2 olmoe phi phi3 qwen2 qwen2_moe qwen3 qwen3_moe
+    qwen3_next seed_oss stablelm)";
 
 std::optional<bool> DeclaresTied(const Json* object) {
   const Json* tied = Member(object, kTiedHead);
@@ -55,35 +53,22 @@ std::optional<bool> DeclaresTied(const Json* object) {
   return tied->get<bool>();
 }
 
+std::string FaultOf(const std::string& text, Json* json) {
+  if (const std::string fault = ParseComfy(text, json); !fault.empty()) {
+    return fault;
+  }
+  const Json* layers = Member(json, "layers");
+  if (layers == nullptr || !layers->is_object()) {
+    return fmt::format("has no object \"layers\", but: {}", Shown(json));
+  }
+  return "";
+}
+
 }  // namespace
-
-const Json* Member(const Json* object, std::string_view key) {
-  if (object == nullptr || !object->is_object()) return nullptr;
-  const auto found = object->find(std::string(key));
-  return found == object->end() ? nullptr : &*found;
-}
-
-std::optional<std::string> TextOf(const Json* value) {
-  if (value == nullptr || !value->is_string()) return std::nullopt;
-  return value->get<std::string>();
-}
-
-std::optional<int64_t> IntegerOf(const Json* value) {
-  if (value == nullptr || !value->is_number_integer()) return std::nullopt;
-  return value->get<int64_t>();
-}
 
 std::optional<int64_t> ModelNumber(const Json& config, std::string_view key) {
   if (const auto own = IntegerOf(Member(&config, key))) return own;
   return IntegerOf(Member(Member(&config, "text_config"), key));
-}
-
-std::string Shown(const Json* value) {
-  constexpr size_t kMost = 60;
-  if (value == nullptr) return "nothing";
-  std::string text = PythonJsonText(*value, -1);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
 }
 
 std::optional<bool> IsHeadTied(const Json& config, std::string_view type) {
@@ -190,6 +175,39 @@ bool Declared::HasCacheScales() const {
   }
   const auto algorithm = TextOf(Member(own(), "kv_cache_quant_algo"));
   return algorithm && !algorithm->empty() && dialect_ == Dialect::kModelOpt;
+}
+
+std::string ParseComfy(const std::string& text, Json* json) {
+  if (NestsTooDeep(text)) {
+    return fmt::format("has more than {} levels of nesting", kMostNested);
+  }
+  *json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return json->is_discarded() ? "is not valid JSON" : "";
+}
+
+ComfyMetadata ComfyMetadata::Of(const Model& model) {
+  ComfyMetadata out;
+  for (const ModelShard& shard : model.shards()) {
+    const auto found = shard.file.metadata().find(kComfyMetadata);
+    if (found == shard.file.metadata().end()) continue;
+    out.shard = shard.name;
+    Json json;
+    out.fault = FaultOf(found->second, &json);
+    if (!out.fault.empty()) return out;
+    for (const auto& [module, layer] : json["layers"].items()) {
+      out.layers.emplace(module, layer);
+    }
+  }
+  return out;
+}
+
+const Json* ComfyMetadata::Find(std::string_view module) const {
+  auto found = layers.find(module);
+  const std::string_view prefix = kComfyPrefix;
+  if (found == layers.end() && module.starts_with(prefix)) {
+    found = layers.find(module.substr(prefix.size()));
+  }
+  return found == layers.end() ? nullptr : &found->second;
 }
 
 }  // namespace quantd::checkpoint

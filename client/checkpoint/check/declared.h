@@ -5,14 +5,15 @@
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_DECLARED_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/checkpoint/check/module_list.h"
 #include "client/checkpoint/model.h"
+#include "client/checkpoint/pattern.h"
 #include "client/checkpoint/stored.h"
 
 namespace quantd::checkpoint {
@@ -20,23 +21,57 @@ namespace quantd::checkpoint {
 inline constexpr char kConfigFile[] = "config.json";
 inline constexpr char kModelOptFile[] = "hf_quant_config.json";
 
-// Returns nullptr if `object` is not an object or has no member `key`.
-const Json* Member(const Json* object, std::string_view key);
-// Returns nullopt if `value` is nullptr or not a string.
-std::optional<std::string> TextOf(const Json* value);
-std::optional<int64_t> IntegerOf(const Json* value);
 // An integer of config.json or of its text_config.
 std::optional<int64_t> ModelNumber(const Json& config, std::string_view key);
-// The value as JSON for a message, cut to 60 characters; "nothing" for nullptr.
-std::string Shown(const Json* value);
-inline std::string Shown(const Json& value) { return Shown(&value); }
-
 inline constexpr char kTiedHead[] = "tie_word_embeddings";
 
 // Whether the output head is tied to the embeddings, according to config.json
 // or else to the default of the model's type. nullopt if the default is unknown
 // or config.json contradicts itself.
 std::optional<bool> IsHeadTied(const Json& config, std::string_view type);
+
+// A list of modules in a model's configuration, matched as engines match it.
+class ModuleList {
+ public:
+  enum class Rule {
+    kExactOrRegular,  // compressed-tensors: names, or "re:" and an expression
+    kGlobs,           // ModelOpt: * matches any text
+    kPrefixes,        // transformers' FP8 and MXFP4: all below the module, and
+                      // modules whose names have that ending
+  };
+
+  ModuleList() = default;
+  // A `list` that is nullptr or not a list of strings counts as empty.
+  ModuleList(const Json* list, Rule rule);
+
+  bool empty() const { return entries_.empty(); }
+  // Whether all engines find the module in the list.
+  bool Names(std::string_view module) const;
+  // Whether some engine finds its own layer of that name in the list: SGLang
+  // also by an ending of the name or by one of its parts, vLLM by any part of
+  // the text in lists of globs.
+  bool HoldsLayer(std::string_view name) const;
+  // A listed name that occurs anywhere in the module's name, or "". In lists of
+  // prefixes, transformers before version 5 counts that as a match.
+  std::string_view PartOf(std::string_view module) const;
+  // Whether some engine may find the module: by part of its name, by another
+  // prefix of the same layer, or by an expression that RE2 does not support.
+  bool MayName(std::string_view module) const;
+  // Expressions that are invalid in every engine, with the reason.
+  const std::vector<std::string>& broken() const { return broken_; }
+  // The entries, sorted and without duplicates.
+  std::vector<std::string> texts() const;
+
+ private:
+  struct Entry {
+    std::string text;
+    std::optional<Pattern> pattern;  // nullopt for a plain name
+    bool foreign = false;  // a regular expression that RE2 does not support
+  };
+  Rule rule_ = Rule::kPrefixes;
+  std::vector<Entry> entries_;
+  std::vector<std::string> broken_;
+};
 
 struct DeclaredGroup {
   std::string name;  // "config_groups.NVFP4"
@@ -83,6 +118,27 @@ class Declared {
   std::vector<DeclaredGroup> groups_;
   ModuleList ignored_;
   ModuleList excluded_;
+};
+
+// Prefix of the diffusion model's names in a checkpoint with text encoders.
+inline constexpr char kComfyPrefix[] = "model.diffusion_model.";
+
+// Parses the description of a layer or of all layers. Returns what is wrong
+// with it, or "".
+std::string ParseComfy(const std::string& text, Json* json);
+
+// kComfyMetadata, in which ComfyUI describes quantized layers.
+struct ComfyMetadata {
+  std::string shard;  // the shard with the metadata; "" if none
+  std::string fault;  // why it cannot be parsed; "" if it can
+  // The description of each module.
+  std::map<std::string, Json, std::less<>> layers;
+
+  // Parses the first shard that has the metadata. Its content is not trusted.
+  static ComfyMetadata Of(const Model& model);
+  // Returns nullptr if the module has no entry. Names match with or without
+  // kComfyPrefix.
+  const Json* Find(std::string_view module) const;
 };
 
 }  // namespace quantd::checkpoint

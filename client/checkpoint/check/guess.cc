@@ -229,10 +229,9 @@ bool IsOfAnother(const StoredWeight& w, Dialect configured) {
 Dialect LikelyDialect(const Model& model, const StoredModel& stored) {
   const bool stacks =
       !stored.weights.empty() &&
-      std::all_of(stored.weights.begin(), stored.weights.end(),
-                  [](const StoredWeight& w) {
-                    return w.layout->dialect == Dialect::kGptOss;
-                  });
+      std::ranges::all_of(stored.weights, [](const StoredWeight& w) {
+        return w.layout->dialect == Dialect::kGptOss;
+      });
   if (stacks) return Dialect::kGptOss;
   const Dialect configured = ConfiguredDialect(model.config());
   if (configured != Dialect::kNone) return configured;
@@ -240,12 +239,10 @@ Dialect LikelyDialect(const Model& model, const StoredModel& stored) {
   // If there is a configuration, engines swizzle the scales themselves.
   const bool swizzled =
       !model.has_config() &&
-      std::any_of(stored.unclear.begin(), stored.unclear.end(),
-                  [&](const UnclearWeight& u) {
-                    const auto guess =
-                        GuessWeight(model, u.module, Dialect::kNone);
-                    return guess.ok() && guess->order == ScaleOrder::kSwizzled;
-                  });
+      std::ranges::any_of(stored.unclear, [&](const UnclearWeight& u) {
+        const auto guess = GuessWeight(model, u.module, Dialect::kNone);
+        return guess.ok() && guess->order == ScaleOrder::kSwizzled;
+      });
   return swizzled ? Dialect::kComfy : Dialect::kNone;
 }
 
@@ -309,7 +306,7 @@ absl::StatusOr<Guess> GuessWeight(const Model& model, const std::string& module,
         "{} does not have the format {}", Name(dialect), Name(*format)));
   }
   w.module = module;
-  const bool half = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+  const bool half = IsFourBits(*w.layout);
   w.rows = codes->stored.shape[0];
   w.cols = codes->stored.shape[1] * (half ? 2 : 1);
   for (size_t i = 0; i < w.parts.size(); ++i) {

@@ -1,10 +1,9 @@
-#include "client/checkpoint/check/input_scale.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 
 #include "client/checkpoint/anatomy/storage.h"
+#include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 
@@ -100,9 +99,8 @@ absl::StatusOr<bool> AreGlobals(const Model& model, const StoredModel& stored,
     const auto numbers = ReadNumbers(model, *t);
     if (!numbers.ok()) return numbers.status();
     all += numbers->size();
-    some += static_cast<size_t>(
-        std::count_if(numbers->begin(), numbers->end(),
-                      [&](float x) { return is(w.layout->global, x); }));
+    some += static_cast<size_t>(std::ranges::count_if(
+        *numbers, [&](float x) { return is(w.layout->global, x); }));
   }
   return all > 0 && 2 * some >= all;
 }

@@ -1,7 +1,8 @@
-#include "client/checkpoint/check/module_list.h"
-
 #include <algorithm>
 #include <cctype>
+
+#include "client/checkpoint/check/declared.h"
+#include "client/files/words.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -72,7 +73,7 @@ ModuleList::ModuleList(const Json* list, Rule rule) : rule_(rule) {
 }
 
 bool ModuleList::Names(std::string_view module) const {
-  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+  return std::ranges::any_of(entries_, [&](const Entry& e) {
     if (e.pattern) return e.pattern->Matches(module);
     if (e.foreign) return false;
     return e.text == module ||
@@ -84,16 +85,16 @@ bool ModuleList::Names(std::string_view module) const {
 bool ModuleList::HoldsLayer(std::string_view name) const {
   if (Names(name)) return true;
   const auto parts = Split(name, '.');
-  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+  return std::ranges::any_of(entries_, [&](const Entry& e) {
     if (e.foreign || e.text.empty()) return false;
     if (rule_ == Rule::kExactOrRegular) {
       return !e.pattern && EndsWith(name, e.text);
     }
     if (rule_ != Rule::kGlobs) return false;
-    return e.pattern ? std::any_of(parts.begin(), parts.end(),
-                                   [&](std::string_view part) {
-                                     return e.pattern->Matches(part);
-                                   })
+    return e.pattern ? std::ranges::any_of(parts,
+                                           [&](std::string_view part) {
+                                             return e.pattern->Matches(part);
+                                           })
                      : name.find(e.text) != std::string_view::npos;
   });
 }
@@ -110,7 +111,7 @@ std::string_view ModuleList::PartOf(std::string_view module) const {
 
 bool ModuleList::MayName(std::string_view module) const {
   if (Names(module)) return true;
-  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+  return std::ranges::any_of(entries_, [&](const Entry& e) {
     if (e.foreign) return true;
     if (e.pattern) {
       // A pattern with * also matches everything below the module that it
@@ -132,7 +133,7 @@ bool ModuleList::MayName(std::string_view module) const {
 std::vector<std::string> ModuleList::texts() const {
   std::vector<std::string> texts;
   for (const Entry& e : entries_) texts.push_back(e.text);
-  std::sort(texts.begin(), texts.end());
+  std::ranges::sort(texts);
   texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
   return texts;
 }

@@ -62,8 +62,7 @@ std::array<Rounding::Cell, 256> Rounding::CellsOf(bool four_bits) {
   std::array<Cell, 256> cells;  // the cell of NaN stays empty
   const unsigned magnitudes = four_bits ? 8 : 127;
   const auto value = [&](unsigned code) {
-    const auto byte = static_cast<std::byte>(code);
-    return four_bits ? kE2M1[code] : NumberAt("F8_E4M3", {&byte, 1}, 0);
+    return four_bits ? kE2M1[code] : ValuesOfE4M3()[static_cast<uint8_t>(code)];
   };
   for (unsigned code = 0; code < magnitudes; ++code) {
     Cell c;
@@ -81,8 +80,7 @@ std::array<Rounding::Cell, 256> Rounding::CellsOf(bool four_bits) {
 
 Rounding::Rounding(const WeightValues& values)
     : values_(values),
-      four_bits_(FindFormat(values.weight().layout->codes)->element ==
-                 DType::kE2M1x2),
+      four_bits_(values.weight().has_four_bits()),
       cells_(CellsOf(four_bits_)) {
   const BlockShape block = BlockOf(*values.weight().layout);
   height_ = block.rows > 0 ? block.rows : values.rows();

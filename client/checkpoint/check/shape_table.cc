@@ -4,20 +4,18 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
-#include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/pattern.h"
+#include "client/checkpoint/names.h"
+#include "client/files/words.h"
 
 namespace quantd::checkpoint {
 namespace {
 
-constexpr std::string_view kPlain[] = {
-    "llama",   "mistral",  "ministral", "mixtral",   "qwen2", "qwen3",
-    "smollm3", "seed_oss", "qwen3_moe", "qwen2_moe", "gemma", "gemma2",
-    "granite", "gpt_oss",  "olmo2",     "cohere",    "arcee"};
+constexpr Words kPlain = R"(
+    llama mistral ministral mixtral qwen2 qwen3 smollm3 seed_oss qwen3_moe
+    qwen2_moe gemma gemma2 granite gpt_oss olmo2 cohere arcee)";
 // Known types whose layers differ in other parts than experts: recurrent
 // layers, or a first layer with more parts.
-constexpr std::string_view kMixed[] = {"qwen3_next",  "minimax", "llama4",
-                                       "llama4_text", "t5",      "gemma3n"};
+constexpr Words kMixed = "qwen3_next minimax llama4 llama4_text t5 gemma3n";
 // Types whose layers have all of Llama's parts, under Llama's names.
 constexpr std::string_view kLlamaLike[] = {
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss"};
@@ -48,8 +46,7 @@ constexpr MoreParts kMoreParts[] = {
     {"qwen3_moe", {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}},
     {"gpt_oss", {"self_attn.sinks", "mlp.router.weight", "mlp.router.bias"}},
 };
-constexpr std::string_view kBiases[] = {"llama", "qwen3", "qwen3_moe",
-                                        "gpt_oss"};
+constexpr Words kBiases = "llama qwen3 qwen3_moe gpt_oss";
 // Types whose q_norm and k_norm do not have the size head_dim.
 constexpr std::string_view kOtherNorms[] = {"olmo2", "cohere"};
 

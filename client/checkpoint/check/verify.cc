@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/originals.h"
+#include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/convert/weight_encoder.h"
 #include "client/checkpoint/dialect.h"
-#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/stored.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
@@ -165,11 +164,9 @@ absl::StatusOr<Verification> VerifyModel(
       return quantized.Find(part.name);
     };
     // Comparing bytes of different types would say nothing about the numbers.
-    const auto other = std::find_if(
-        made_parts.begin(), made_parts.end(), [&](const auto& part) {
-          return there(part) != nullptr &&
-                 there(part)->stored.dtype != part.dtype;
-        });
+    const auto other = std::ranges::find_if(made_parts, [&](const auto& part) {
+      return there(part) != nullptr && there(part)->stored.dtype != part.dtype;
+    });
     if (other != made_parts.end()) {
       out.unmatched.push_back(
           fmt::format("{}: {} has the type {}, but the profile {} writes {}; "

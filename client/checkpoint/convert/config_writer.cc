@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "client/checkpoint/anatomy/config_facts.h"
-#include "client/checkpoint/convert/module_lists.h"
-#include "client/checkpoint/convert/scheme_table.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -33,12 +31,10 @@ Json Arguments(int bits, std::string_view strategy, Json dynamic) {
 // with `ending`.
 bool HasCacheScales(const ConversionPlan& plan, std::string_view ending) {
   if (plan.scales_caches) return true;
-  return std::any_of(
-      plan.shards.begin(), plan.shards.end(), [&](const OutputShard& shard) {
-        return std::any_of(
-            shard.tensors.begin(), shard.tensors.end(),
-            [&](const auto& t) { return t.name.ends_with(ending); });
-      });
+  return std::ranges::any_of(plan.shards, [&](const OutputShard& shard) {
+    return std::ranges::any_of(
+        shard.tensors, [&](const auto& t) { return t.name.ends_with(ending); });
+  });
 }
 
 struct Scheme {
@@ -238,6 +234,22 @@ std::string IndexText(const ConversionPlan& plan) {
          "\n";
 }
 
+constexpr char kFloats[] = "float-quantized naive-quantized";
+constexpr SchemeRow kSchemes[] = {
+    {WeightFormat::kNvfp4, "NVFP4", "NVFP4A16", 4, "tensor_group", 16,
+     "torch.float8_e4m3fn", "nvfp4-pack-quantized",
+     "NVFP4 W4A16_NVFP4 NVFP4_AWQ W4A8_NVFP4_FP8 NVFP4_SVD NVFP4_SVDQUANT"},
+    {WeightFormat::kFp8, "FP8", "FP8", 8, "tensor", 0, "", kFloats, "FP8"},
+    {WeightFormat::kFp8Dynamic, "FP8_DYNAMIC", "FP8_DYNAMIC", 8, "channel", 0,
+     "", kFloats, "FP8_PER_CHANNEL_PER_TOKEN"},
+    {WeightFormat::kFp8Block, "FP8_BLOCK", "FP8_BLOCK", 8, "block", 0, "",
+     kFloats, "FP8_PB_WO FP8_BLOCK_SCALES"},
+    {WeightFormat::kMxfp8, "MXFP8", "MXFP8", 8, "group", 32, "torch.uint8",
+     "mxfp8-quantized float-quantized", "MXFP8"},
+    {WeightFormat::kMxfp4, "MXFP4A16", "MXFP4A16", 4, "group", 32,
+     "torch.uint8", "mxfp4-pack-quantized", "MXFP4 W4A16_MXFP4"},
+};
+
 }  // namespace
 
 std::vector<TextFile> ConfigFiles(const Model& model,
@@ -291,6 +303,13 @@ std::string ActivationsOf(const ConversionPlan& plan) {
     return "not quantized for 4-bit weights, quantized at run time for the "
            "others";
   return narrow ? "not quantized" : "quantized at run time";
+}
+
+const SchemeRow* FindScheme(WeightFormat format) {
+  for (const SchemeRow& row : kSchemes) {
+    if (row.format == format) return &row;
+  }
+  return nullptr;
 }
 
 }  // namespace quantd::checkpoint

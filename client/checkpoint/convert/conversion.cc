@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "client/checkpoint/convert/config_writer.h"
-#include "client/checkpoint/convert/content_hash.h"
+#include "client/checkpoint/convert/journal.h"
 #include "client/checkpoint/convert/output_directory.h"
-#include "client/checkpoint/convert/weight_decoder.h"
+#include "client/checkpoint/convert/weight_reader.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 

@@ -3,7 +3,7 @@
 // after an interruption.
 //
 // The way of a conversion: RunConvert (quantctl/models/convert.cc) opens the
-// Model, whose headers and config are read, and MakeConversionPlan (planner.h)
+// Model, whose headers and config are read, and MakeConversionPlan (plan.h)
 // decides each tensor's fate: Roles::RoleOf says what it is, Selector::Judge in
 // which format it is quantized, FuseWeights which weights share an amax.
 // Convert opens the OutputDirectory and runs the units. Each of Pace::at_once

@@ -11,11 +11,14 @@
 #include <string_view>
 #include <vector>
 
-#include "client/checkpoint/convert/content_hash.h"
 #include "client/checkpoint/model.h"
-#include "client/checkpoint/pattern.h"
 #include "client/files/file.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
+
+// Header-only, so that nothing is linked and everything can be inlined.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace quantd::checkpoint {
 namespace {
@@ -36,7 +39,7 @@ std::string Line(std::string_view text) {
 }
 
 // The words of a line without its check; empty if the check fails.
-std::vector<std::string_view> Words(std::string_view line) {
+std::vector<std::string_view> WordsOf(std::string_view line) {
   const size_t last = line.rfind(' ');
   if (last == std::string_view::npos ||
       line.substr(last + 1) != CheckOf(line.substr(0, last))) {
@@ -82,7 +85,7 @@ absl::Status Journal::Read(const std::string& fingerprint) {
     return WriteLine(Line(title));
   }
   resumed_ = true;
-  const auto words = Words(rest.substr(0, end));
+  const auto words = WordsOf(rest.substr(0, end));
   if (words.size() != 2 || words[0] != kTitle || words[1] != fingerprint) {
     return absl::FailedPreconditionError(
         fmt::format("{}: belongs to an interrupted conversion of another model "
@@ -95,7 +98,7 @@ absl::Status Journal::Read(const std::string& fingerprint) {
   while (!rest.empty()) {
     const size_t stop = rest.find('\n');
     if (stop == std::string_view::npos) break;
-    const auto line = Words(rest.substr(0, stop));
+    const auto line = WordsOf(rest.substr(0, stop));
     rest.remove_prefix(stop + 1);
     whole = text->size() - rest.size();
     size_t unit = 0;
@@ -130,6 +133,29 @@ absl::Status Journal::Append(size_t unit, const UnitHashes& hashes) {
 absl::Status Journal::Remove() {
   if (unlink(path_.c_str()) == 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, fmt::format("cannot remove {}", path_));
+}
+
+void ContentHash::Free::operator()(void* state) const {
+  XXH3_freeState(static_cast<XXH3_state_t*>(state));
+}
+
+ContentHash::ContentHash() : state_(XXH3_createState()) {
+  XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_.get()));
+}
+
+void ContentHash::Add(absl::Span<const std::byte> bytes) {
+  XXH3_128bits_update(static_cast<XXH3_state_t*>(state_.get()), bytes.data(),
+                      bytes.size());
+}
+
+void ContentHash::Add(std::string_view text) {
+  Add({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+}
+
+std::string ContentHash::Hex() const {
+  const XXH128_hash_t hash =
+      XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_.get()));
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 }  // namespace quantd::checkpoint

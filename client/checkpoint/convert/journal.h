@@ -1,17 +1,21 @@
 // Records the progress of a conversion in the file .quantd-journal. It has a
 // line for each group of weights and each decoded weight, appended when the
 // bytes are written. Copied tensors have none: they are copied again. The file
-// stays valid if the process ends at any point.
+// stays valid if the process ends at any point. Hashes detect accidental
+// changes of bytes. They do not protect against deliberate changes.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 #define QUANTD_CLIENT_CHECKPOINT_CONVERT_JOURNAL_H_
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace quantd::checkpoint {
 
@@ -52,6 +56,24 @@ class Journal {
   bool resumed_ = false;
   std::map<size_t, UnitHashes> done_;
   std::mutex mutex_;
+};
+
+// The 128-bit XXH3 hash of bytes that are added in pieces. Movable.
+class ContentHash {
+ public:
+  ContentHash();
+  ContentHash(ContentHash&&) noexcept = default;
+  ContentHash& operator=(ContentHash&&) noexcept = default;
+
+  void Add(absl::Span<const std::byte> bytes);
+  void Add(std::string_view text);
+  std::string Hex() const;  // 32 hexadecimal digits
+
+ private:
+  struct Free {
+    void operator()(void* state) const;
+  };
+  std::unique_ptr<void, Free> state_;
 };
 
 }  // namespace quantd::checkpoint

@@ -1,7 +1,4 @@
-#include "client/checkpoint/convert/module_lists.h"
-
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -9,9 +6,10 @@
 #include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/anatomy/role.h"
-#include "client/checkpoint/pattern.h"
+#include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -89,8 +87,7 @@ class Modules {
       // index in its path lies inside a layer and is a linear module.
       const NameParts parts = Split(left.module, '.');
       if (left.role == Role::kEmbedding && !embeddings &&
-          IsTable(left.module) &&
-          std::none_of(parts.begin(), parts.end(), IsIndex)) {
+          IsTable(left.module) && std::ranges::none_of(parts, IsIndex)) {
         continue;
       }
       const ModelTensor* t = model_.Find(left.module + ".weight");
@@ -124,7 +121,7 @@ class Modules {
   }
 
   bool IsHead(std::string_view module) const {
-    return std::any_of(heads_.begin(), heads_.end(), [&](const auto& head) {
+    return std::ranges::any_of(heads_, [&](const auto& head) {
       return module == head || module.ends_with('.' + head);
     });
   }
@@ -178,7 +175,7 @@ class Modules {
   // layer after the last. LongCat counts each layer twice.
   void AddLayer(const std::string& module) {
     const NameParts parts = Split(module, '.');
-    const auto number = std::find_if(parts.begin(), parts.end(), IsIndex);
+    const auto number = std::ranges::find_if(parts, IsIndex);
     if (layers_ == 0 || number == parts.end() || number + 1 == parts.end()) {
       return;
     }
@@ -194,10 +191,9 @@ class Modules {
   // Collects everything below the module, unless a quantized module is there.
   void AddTree(std::string_view module) {
     const std::string within = std::string(module) + ".";
-    if (std::none_of(quantized_.begin(), quantized_.end(),
-                     [&](const std::string& name) {
-                       return name.find(within) != std::string::npos;
-                     })) {
+    if (std::ranges::none_of(quantized_, [&](const std::string& name) {
+          return name.find(within) != std::string::npos;
+        })) {
       renamed_.push_back(std::string(module) + std::string(kAllBelow));
     }
   }
@@ -297,9 +293,9 @@ std::vector<std::string> IgnoredNames(const Model& model,
 std::map<ModuleKind, std::vector<std::string>> TargetsOf(
     const Model& model, const ConversionPlan& plan) {
   auto modules = ModulesOf(plan);
-  const auto most = std::max_element(
-      modules.begin(), modules.end(),
-      [](auto& a, auto& b) { return a.second.size() < b.second.size(); });
+  const auto most = std::ranges::max_element(modules, [](auto& a, auto& b) {
+    return a.second.size() < b.second.size();
+  });
   const auto plain = Modules(model, plan).Plain(plan, /*embeddings=*/true);
   std::set<std::string_view> heads;
   for (const FusedWeights& group : plan.groups) {

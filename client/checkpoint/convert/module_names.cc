@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/pattern.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -24,59 +24,50 @@ using Parts = std::vector<std::string_view>;
 // up these modules of Ling, Phi-3-small and OPT so.
 struct FusedName {
   std::string_view name;
-  std::vector<std::string_view> members;
+  Words members;
 };
-const std::vector<FusedName>& FusedTable() {
-  static const auto* const rows = new std::vector<FusedName>{
-      {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
-      {"qkv_proj", {"query", "key", "value"}},
-      {"qkv_proj", {"query", "key_value"}},
-      {"qkv_proj", {"query_net", "key_net", "value_net"}},
-      {"qkv_proj", {"q", "k", "v"}},
-      {"qkv_proj", {"q_lin", "k_lin", "v_lin"}},
-      {"qkv_proj", {"wq", "wk", "wv"}},
-      {"wqkv", {"wq", "wk", "wv"}},
-      {"gate_up_proj", {"gate_proj", "up_proj"}},
-      {"gate_up_proj", {"w1", "w3"}},
-      {"gate_up_proj", {"w1", "w2"}},
-      {"w13", {"w1", "w3"}},
-      {"fc13", {"fc1", "fc3"}},
-      {"merged_proj", {"gate_proj", "dense_h_to_4h"}},
-      {"wi", {"wi_0", "wi_1"}},
-      {"to_qkv", {"to_q", "to_k", "to_v"}},
-      {"to_added_qkv", {"add_q_proj", "add_k_proj", "add_v_proj"}},
-      {"fused_qkv_a_proj", {"q_a_proj", "kv_a_proj_with_mqa"}},
-      {"fused_qkv_a_proj_with_mqa", {"q_a_proj", "kv_a_proj_with_mqa"}},
-      {"fused_qkv_a_g_proj", {"g_proj", "q_a_proj", "kv_a_proj_with_mqa"}},
-      {"fused_qkv_a_g_proj_with_mqa",
-       {"g_proj", "q_a_proj", "kv_a_proj_with_mqa"}},
-      {"index_qkv_proj", {"index_q_proj", "index_k_proj"}},
-      {"in_proj_qkvz", {"in_proj_qkv", "in_proj_z"}},
-      {"in_proj_ba", {"in_proj_b", "in_proj_a"}},
-      {"wk_weights_proj", {"wk", "weights_proj"}},
-      // Kimi's delta attention and its relatives.
-      {"in_proj_qkvgfab",
-       {"f_a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_proj"}},
-      {"in_proj_qkvbfg_a",
-       {"f_a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_a_proj"}},
-      {"fused_qkvbfg_a_proj",
-       {"f_a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_a_proj"}},
-      {"fused_bfg_a_proj", {"f_a_proj", "b_proj", "g_a_proj"}},
-      {"fused_fg_b_proj", {"f_b_proj", "g_b_proj"}},
-      {"qkvb_proj", {"b_proj", "q_proj", "k_proj", "v_proj"}},
-      {"fused_qkvbfg_proj",
-       {"f_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_proj"}},
-      {"qkvabz_proj",
-       {"a_proj", "q_proj", "k_proj", "v_proj", "b_proj", "g_proj"}},
-      {"fused_qkvg_proj", {"f_a_proj", "q_proj", "k_proj", "v_proj", "g_proj"}},
-      {"in_proj_qkvg", {"a_proj", "q_proj", "k_proj", "v_proj", "g_proj"}},
-      {"output_gate", {"g_proj"}},
-      {"qkv_proj", {"query_key_value"}},
-      {"o_proj", {"dense"}},
-      {"o_proj", {"out_proj"}},
-  };
-  return *rows;
-}
+constexpr FusedName kFusedNames[] = {
+    {"qkv_proj", "q_proj k_proj v_proj"},
+    {"qkv_proj", "query key value"},
+    {"qkv_proj", "query key_value"},
+    {"qkv_proj", "query_net key_net value_net"},
+    {"qkv_proj", "q k v"},
+    {"qkv_proj", "q_lin k_lin v_lin"},
+    {"qkv_proj", "wq wk wv"},
+    {"wqkv", "wq wk wv"},
+    {"gate_up_proj", "gate_proj up_proj"},
+    {"gate_up_proj", "w1 w3"},
+    {"gate_up_proj", "w1 w2"},
+    {"w13", "w1 w3"},
+    {"fc13", "fc1 fc3"},
+    {"merged_proj", "gate_proj dense_h_to_4h"},
+    {"wi", "wi_0 wi_1"},
+    {"to_qkv", "to_q to_k to_v"},
+    {"to_added_qkv", "add_q_proj add_k_proj add_v_proj"},
+    {"fused_qkv_a_proj", "q_a_proj kv_a_proj_with_mqa"},
+    {"fused_qkv_a_proj_with_mqa", "q_a_proj kv_a_proj_with_mqa"},
+    {"fused_qkv_a_g_proj", "g_proj q_a_proj kv_a_proj_with_mqa"},
+    {"fused_qkv_a_g_proj_with_mqa", "g_proj q_a_proj kv_a_proj_with_mqa"},
+    {"index_qkv_proj", "index_q_proj index_k_proj"},
+    {"in_proj_qkvz", "in_proj_qkv in_proj_z"},
+    {"in_proj_ba", "in_proj_b in_proj_a"},
+    {"wk_weights_proj", "wk weights_proj"},
+    // Kimi's delta attention and its relatives.
+    {"in_proj_qkvgfab", "f_a_proj q_proj k_proj v_proj b_proj g_proj"},
+    {"in_proj_qkvbfg_a", "f_a_proj q_proj k_proj v_proj b_proj g_a_proj"},
+    {"fused_qkvbfg_a_proj", "f_a_proj q_proj k_proj v_proj b_proj g_a_proj"},
+    {"fused_bfg_a_proj", "f_a_proj b_proj g_a_proj"},
+    {"fused_fg_b_proj", "f_b_proj g_b_proj"},
+    {"qkvb_proj", "b_proj q_proj k_proj v_proj"},
+    {"fused_qkvbfg_proj", "f_proj q_proj k_proj v_proj b_proj g_proj"},
+    {"qkvabz_proj", "a_proj q_proj k_proj v_proj b_proj g_proj"},
+    {"fused_qkvg_proj", "f_a_proj q_proj k_proj v_proj g_proj"},
+    {"in_proj_qkvg", "a_proj q_proj k_proj v_proj g_proj"},
+    {"output_gate", "g_proj"},
+    {"qkv_proj", "query_key_value"},
+    {"o_proj", "dense"},
+    {"o_proj", "out_proj"},
+};
 
 // Names of modules around a language model. They differ between libraries, so
 // no expression may consist of one of them alone.
@@ -88,9 +79,9 @@ constexpr std::string_view kTextRoots[] = {"language_model.model.",
                                            "model.language_model.", "model."};
 
 bool IsNumber(std::string_view word) {
-  return !word.empty() &&
-         std::all_of(word.begin(), word.end(),
-                     [](unsigned char c) { return std::isdigit(c) != 0; });
+  return !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isdigit(c) != 0;
+  });
 }
 
 std::string Join(const Parts& words, size_t begin, size_t end) {
@@ -128,10 +119,10 @@ void AddFused(const std::vector<std::string>& all,
     // Skips members of a single expert: engines pack all experts together. A
     // bare name would match the layers of the same name in all blocks.
     if (parent.empty() || IsNumber(SplitModule(parent).leaf)) continue;
-    for (const FusedName& row : FusedTable()) {
+    for (const FusedName& row : kFusedNames) {
       const auto count = [&row](const std::set<std::string_view>& of) {
-        return std::count_if(row.members.begin(), row.members.end(),
-                             [&](auto m) { return of.count(m) > 0; });
+        return std::ranges::count_if(row.members,
+                                     [&](auto m) { return of.count(m) > 0; });
       };
       const auto mine = count(leaves);
       const auto least =
@@ -171,7 +162,7 @@ class Cover {
     const Parts words = Split(name, '.');
     const size_t count = words.size();
     const auto number = static_cast<size_t>(
-        std::find_if(words.begin(), words.end(), IsNumber) - words.begin());
+        std::ranges::find_if(words, IsNumber) - words.begin());
     // Tries a tower, then all layers of a stack, then one layer.
     for (size_t i = 0; i + (below ? 0 : 1) < count; ++i) {
       if (IsNumber(words[i])) {
@@ -246,7 +237,7 @@ std::vector<std::string> RegularTexts(const std::vector<Core>& cores) {
   std::vector<Layered> order;
   for (const Core& core : cores) {
     const Parts words = Split(core.text, '.');
-    const auto number = std::find_if(words.begin(), words.end(), IsNumber);
+    const auto number = std::ranges::find_if(words, IsNumber);
     const auto at = static_cast<size_t>(number - words.begin());
     const bool has = number != words.end();
     const Layered key = {core.bounded, core.below,
@@ -349,9 +340,9 @@ std::vector<std::string> FusedNamesOf(
   const std::string above =
       fmt::format("{}{}", parent, parent.empty() ? "" : ".");
   std::set<std::string> names;
-  for (const FusedName& row : FusedTable()) {
+  for (const FusedName& row : kFusedNames) {
     const auto& members = row.members;
-    if (std::find(members.begin(), members.end(), leaf) != members.end() &&
+    if (std::ranges::find(members, leaf) != members.end() &&
         has(above + std::string(members.front()))) {
       names.insert(above + std::string(row.name));
     }
@@ -362,7 +353,7 @@ std::vector<std::string> FusedNamesOf(
 std::vector<std::string> NameForms(const std::string& name) {
   std::vector<std::string> forms = {name};
   const auto add = [&](std::string form) {
-    if (std::find(forms.begin(), forms.end(), form) == forms.end()) {
+    if (std::ranges::find(forms, form) == forms.end()) {
       forms.push_back(std::move(form));
     }
   };

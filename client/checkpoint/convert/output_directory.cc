@@ -305,9 +305,8 @@ absl::Status OutputDirectory::Finish(const std::vector<TextFile>& files) {
   }
   if (!in_->single_file()) {
     for (const std::string& name : in_->others()) {
-      const bool replaced =
-          std::any_of(files.begin(), files.end(),
-                      [&](const TextFile& f) { return f.name == name; });
+      const bool replaced = std::ranges::any_of(
+          files, [&](const TextFile& f) { return f.name == name; });
       if (replaced) continue;
       if (auto s = Carry(name); !s.ok()) return s;
     }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/checkpoint/convert/content_hash.h"
+#include "client/checkpoint/convert/journal.h"
 #include "client/checkpoint/convert/weight_reader.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
@@ -230,10 +230,10 @@ class Writer {
 
 // Whether any code is not zero, positive or negative.
 bool HasValues(const Weight& w, const Result& result) {
-  const bool four = FindFormat(w.layout->codes)->element == DType::kE2M1x2;
+  const bool four = IsFourBits(*w.layout);
   const std::byte magnitude{static_cast<uint8_t>(four ? 0x77 : 0x7F)};
   const auto codes = result.bytes(TensorKind::kRowwiseData);
-  return std::any_of(codes.begin(), codes.end(), [&](std::byte code) {
+  return std::ranges::any_of(codes, [&](std::byte code) {
     return (code & magnitude) != std::byte{0};
   });
 }

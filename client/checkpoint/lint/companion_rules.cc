@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "client/checkpoint/check/config_difference.h"
+#include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/pattern.h"
 #include "client/files/model_files.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -109,8 +109,9 @@ bool HasFile(const Model& model, std::string_view file) {
 bool IsDocument(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   return EndsWithOneOf(name, kDocuments) ||
-         std::any_of(std::begin(kDocuments), std::end(kDocuments),
-                     [&](std::string_view w) { return name.starts_with(w); });
+         std::ranges::any_of(kDocuments, [&](std::string_view w) {
+           return name.starts_with(w);
+         });
 }
 
 // Whether both models have the same bytes or the same JSON in the file.
@@ -140,9 +141,8 @@ absl::StatusOr<bool> IsSameFile(const Model& a, const Model& b,
 }
 
 bool HasTokenizer(const Model& model) {
-  return std::any_of(
-      std::begin(kTokenizers), std::end(kTokenizers),
-      [&](std::string_view file) { return HasFile(model, file); });
+  return std::ranges::any_of(
+      kTokenizers, [&](std::string_view file) { return HasFile(model, file); });
 }
 
 // The number of rows of the embeddings; nullopt if their name is unknown or

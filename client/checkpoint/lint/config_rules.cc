@@ -6,8 +6,8 @@
 #include "absl/strings/ascii.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/pattern.h"
 #include "client/files/quantized_file.h"
+#include "client/files/words.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -81,9 +81,9 @@ constexpr TypedKey kOfScheme[] = {
 };
 
 bool IsListOf(const Json& json, bool (Json::*is)() const) {
-  return json.is_array() &&
-         std::all_of(json.begin(), json.end(),
-                     [&](const Json& item) { return (item.*is)(); });
+  return json.is_array() && std::ranges::all_of(json, [&](const Json& item) {
+           return (item.*is)();
+         });
 }
 
 bool IsOf(const Json& json, unsigned kinds) {

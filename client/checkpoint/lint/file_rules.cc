@@ -1,11 +1,11 @@
 #include <string>
 #include <string_view>
 
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/check/shape_table.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/pattern.h"
+#include "client/checkpoint/names.h"
 #include "client/files/safetensors.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 

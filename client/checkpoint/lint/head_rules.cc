@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "client/checkpoint/anatomy/config_facts.h"
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/weight_values.h"
 
 namespace quantd::checkpoint {
@@ -116,7 +116,7 @@ class HeadRules : public Rules {
   void CheckListed() {
     const auto heads = HeadNames(model_.config());
     if (!TakesLinear() ||
-        std::any_of(heads.begin(), heads.end(), [&](const std::string& head) {
+        std::ranges::any_of(heads, [&](const std::string& head) {
           return declared_.ignored().MayName(head);
         })) {
       return;

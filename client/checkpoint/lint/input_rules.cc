@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/checkpoint/check/input_scale.h"
-#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/weight_values.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
@@ -45,12 +45,12 @@ struct CacheScales {
 
   void Add(const std::string& name, const std::vector<float>& numbers) {
     if (first.empty()) first = name;
-    std::copy_if(numbers.begin(), numbers.end(), std::back_inserter(finite),
-                 [](float x) { return std::isfinite(x); });
+    std::ranges::copy_if(numbers, std::back_inserter(finite),
+                         [](float x) { return std::isfinite(x); });
   }
   double Median() const {
     std::vector<float> sorted = finite;
-    std::sort(sorted.begin(), sorted.end());
+    std::ranges::sort(sorted);
     return sorted.empty() ? 0 : sorted[sorted.size() / 2];
   }
 };
@@ -214,8 +214,8 @@ class InputRules : public Rules {
   }
 
   void TellReciprocals() {
-    const Input& most = *std::max_element(
-        inputs_.begin(), inputs_.end(),
+    const Input& most = *std::ranges::max_element(
+        inputs_,
         [](const Input& a, const Input& b) { return a.amax < b.amax; });
     Find({"input-scale", kReciprocals}, most.weight->module,
          "{} is {:.4g}, which implies inputs as large as {:.3g}, "
@@ -258,7 +258,7 @@ class InputRules : public Rules {
            "weights are not",
            i->tensor->name());
     }
-    std::sort(amaxes.begin(), amaxes.end());
+    std::ranges::sort(amaxes);
     const double median = amaxes[amaxes.size() / 2];
     const std::string& first = inputs_.front().weight->module;
     if (ones) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/config_difference.h"
+#include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stored.h"
@@ -235,8 +235,8 @@ bool TellsOfCodes(const Finding& f) {
 std::string MadeAs(const StoredModel& stored) {
   if (stored.weights.empty()) return "";
   const WeightLayout& first = *stored.weights.front().layout;
-  const bool one_format = std::all_of(
-      stored.weights.begin(), stored.weights.end(),
+  const bool one_format = std::ranges::all_of(
+      stored.weights,
       [&](const auto& w) { return w.layout->format == first.format; });
   return fmt::format(
       "--dialect {}{}", Name(first.dialect),
@@ -357,8 +357,7 @@ absl::StatusOr<Linted> Lint(const Model& model, const Model* original) {
   for (std::string& note : NotesOf(linted)) out.notes.push_back(note);
   out.made_as = MadeAs(*stored);
   out.findings = findings.Take();
-  if (nothing &&
-      std::none_of(out.findings.begin(), out.findings.end(), TellsOfCodes)) {
+  if (nothing && std::ranges::none_of(out.findings, TellsOfCodes)) {
     out.findings.insert(out.findings.begin(),
                         {kNothing, model.path(),
                          "it has no quantized weights; is this the original?"});

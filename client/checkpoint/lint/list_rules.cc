@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "client/checkpoint/anatomy/model_class.h"
+#include "client/checkpoint/anatomy/config_facts.h"
 #include "client/checkpoint/anatomy/nameless.h"
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/convert/module_names.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/pattern.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/stacked.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -67,7 +67,7 @@ class ListRules : public Rules {
                         dialect == Dialect::kGptOss;
     std::set<std::string> classes;
     for (const StoredWeight& w : stored_.weights) {
-      classes.insert(ClassOf(w.module));
+      classes.insert(WithoutNumbers(w.module));
     }
     const bool misses_nameless = listed && !MayStay("");
     for (const ModelTensor& t : model_.tensors()) {
@@ -100,7 +100,7 @@ class ListRules : public Rules {
         continue;
       }
       // Engines assume that a module is quantized in all layers or in none.
-      const bool elsewhere = classes.count(ClassOf(module)) > 0;
+      const bool elsewhere = classes.count(WithoutNumbers(module)) > 0;
       const Role role = architecture_.RoleOf(module);
       const bool expected =
           listed &&
@@ -118,7 +118,7 @@ class ListRules : public Rules {
 
   void CheckTargets() {
     const auto& groups = declared_.groups();
-    if (std::none_of(groups.begin(), groups.end(), [](const DeclaredGroup& g) {
+    if (std::ranges::none_of(groups, [](const DeclaredGroup& g) {
           return Has(g.targets.texts(), "Embedding");
         })) {
       return;

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/check/shape_table.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/stacked.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -241,10 +241,9 @@ class ModuleRules : public Rules {
   // Finds missing parts that every layer of the model type has.
   void CheckWhole(const std::string& stack, const Layers& layers) {
     for (const auto& [number, parts] : layers) {
-      const bool whole =
-          std::any_of(parts.begin(), parts.end(), [](const std::string& p) {
-            return p.starts_with("mlp.") || p.starts_with("block_sparse_moe.");
-          });
+      const bool whole = std::ranges::any_of(parts, [](const std::string& p) {
+        return p.starts_with("mlp.") || p.starts_with("block_sparse_moe.");
+      });
       for (const std::string_view part : PartsOfLayers(type_)) {
         // EAGLE's first layer has the norm in `fc`'s place.
         const bool draft = number == 0 && all_.count("fc.weight") > 0 &&
@@ -257,8 +256,8 @@ class ModuleRules : public Rules {
   }
 
   static bool HasExperts(const std::set<std::string>& parts) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [](const std::string& p) { return IsExperts(p); });
+    return std::ranges::any_of(
+        parts, [](const std::string& p) { return IsExperts(p); });
   }
 
   void CheckBiases() {

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "client/checkpoint/anatomy/storage.h"
-#include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stacked.h"
@@ -118,8 +117,8 @@ class OriginalRules : public Rules {
         originals_.Find(module + ".0") != nullptr) {
       return;
     }
-    const bool quantized = std::any_of(
-        stored_.weights.begin(), stored_.weights.end(),
+    const bool quantized = std::ranges::any_of(
+        stored_.weights,
         [&](const StoredWeight& w) { return t.name().starts_with(w.module); });
     if (quantized) return;
     Find({"no-counterpart", "more"}, t.name(),

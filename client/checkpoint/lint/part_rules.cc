@@ -5,9 +5,8 @@
 #include <string_view>
 
 #include "client/checkpoint/anatomy/storage.h"
-#include "client/checkpoint/check/comfy_metadata.h"
+#include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/pattern.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {

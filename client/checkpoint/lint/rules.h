@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/checkpoint/anatomy/storage.h"
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
-#include "client/checkpoint/check/row_sample.h"
+#include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/stored.h"
@@ -93,13 +94,14 @@ class Rules {
   }
   template <typename Predicate>
   bool AnyTensor(Predicate is) const {
-    return std::any_of(model_.tensors().begin(), model_.tensors().end(), is);
+    return std::ranges::any_of(model_.tensors(), is);
   }
   // Whether a group declares all linear layers quantized except those in the
   // list.
   bool TakesLinear() const {
-    return std::any_of(declared_.groups().begin(), declared_.groups().end(),
-                       [](const DeclaredGroup& g) { return g.all_linear; });
+    return std::ranges::any_of(declared_.groups(), [](const DeclaredGroup& g) {
+      return g.all_linear;
+    });
   }
   // Whether the tensor is a part of a quantized weight.
   bool IsPart(const ModelTensor& t) const {
@@ -123,8 +125,7 @@ inline bool IsScale(std::string_view name) {
 }
 // Whether the tensor's type is one for numbers that are not quantized.
 inline bool IsPlain(const ModelTensor& t) {
-  const std::string& type = t.stored.dtype;
-  return type == "F32" || type == "F16" || type == "BF16";
+  return IsPlainType(t.stored.dtype);
 }
 inline bool IsWide(const ModelTensor& t) {
   return safetensors::BitsOf(t.stored.dtype) >= 16;

@@ -3,10 +3,10 @@
 #include <string>
 #include <string_view>
 
-#include "client/checkpoint/convert/scheme_table.h"
+#include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/lint/rules.h"
-#include "client/checkpoint/pattern.h"
 #include "client/checkpoint/weight_values.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/check/shape_table.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/weight_values.h"
 #include "client/files/quantized_file.h"
 #include "fmt/format.h"
@@ -56,8 +56,7 @@ struct Statistics {
     return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
   }
   double dead_columns() const {
-    const auto dead =
-        std::count(live_columns.begin(), live_columns.end(), false);
+    const auto dead = std::ranges::count(live_columns, false);
     return live_columns.empty() ? 0
                                 : static_cast<double>(dead) /
                                       static_cast<double>(live_columns.size());
@@ -145,7 +144,7 @@ class ValueRules : public Rules {
         CheckCodes(w, where, s);
         CheckDead(where, s);
         CheckMagnitude(where, s);
-        magnitudes_[ClassOf(w.module)].emplace_back(s.rms(), where);
+        magnitudes_[WithoutNumbers(w.module)].emplace_back(s.rms(), where);
       }
     }
   }
@@ -186,7 +185,7 @@ class ValueRules : public Rules {
         if (rms > 0) sorted.push_back(rms);
       }
       if (sorted.size() < 3) continue;
-      std::sort(sorted.begin(), sorted.end());
+      std::ranges::sort(sorted);
       const double median = sorted[sorted.size() / 2];
       for (const auto& [rms, where] : all) {
         if (rms == 0 ||
@@ -260,8 +259,7 @@ class ValueRules : public Rules {
     double largest = 0;
     for (uint8_t code = 0; code < 0x7F; ++code) {
       if (s.codes[code] + s.codes[code | 0x80] == 0) continue;
-      const auto byte = static_cast<std::byte>(code);
-      largest = NumberAt("F8_E4M3", {&byte, 1}, 0);
+      largest = ValuesOfE4M3()[code];
     }
     if (largest > 0 && largest < kLeastCode) {
       Find("unused-range", where,

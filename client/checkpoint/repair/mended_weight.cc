@@ -1,7 +1,6 @@
 #include "client/checkpoint/repair/mended_weight.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,23 +17,10 @@ namespace {
 // number of non-negative E4M3 codes that are not NaN
 constexpr int kCodesE4M3 = 0x7F;
 
-std::array<float, kCodesE4M3> MakeE4M3() {
-  std::array<float, kCodesE4M3> table;
-  for (int i = 0; i < kCodesE4M3; ++i) {
-    const std::byte code{static_cast<uint8_t>(i)};
-    table[static_cast<size_t>(i)] = NumberAt("F8_E4M3", {&code, 1}, 0);
-  }
-  return table;
-}
-const std::array<float, kCodesE4M3>& TableE4M3() {
-  static const std::array<float, kCodesE4M3> table = MakeE4M3();
-  return table;
-}
-
 // The nearest E4M3 code of a non-negative number, ties to even, at most 448.
 uint8_t NearestE4M3(double x) {
-  const auto& table = TableE4M3();
-  const auto above = std::lower_bound(table.begin(), table.end(), x);
+  const auto table = absl::MakeSpan(ValuesOfE4M3()).first(kCodesE4M3);
+  const auto above = std::ranges::lower_bound(table, x);
   if (above == table.begin()) return 0;
   if (above == table.end()) return kCodesE4M3 - 1;
   const auto code = static_cast<uint8_t>(above - table.begin());
@@ -121,7 +107,7 @@ void Fit(const MendedWeight& m, absl::Span<const std::byte> codes,
                             : static_cast<double>(*m.global) / *m.new_global;
   const Blocks blocks = BlocksOf(m.weight);
   const size_t width = static_cast<size_t>(BlockOf(*m.weight.layout).cols) / 2;
-  const auto& table = TableE4M3();
+  const auto& table = ValuesOfE4M3();
   for (int64_t i = 0; i < blocks.down; ++i) {
     for (int64_t j = 0; j < blocks.across; ++j) {
       std::byte& place =
@@ -212,7 +198,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
   if (m.swap_halves) {
     for (std::byte& b : *codes) b = b >> 4 | b << 4;
   }
-  if (m.is_zero) std::fill(codes->begin(), codes->end(), std::byte{0});
+  if (m.is_zero) std::ranges::fill(*codes, std::byte{0});
   std::vector<MendedPart> out;
   for (safetensors::Tensor& tensor : TensorsOf(m)) {
     out.push_back({std::move(tensor), {}});
@@ -237,7 +223,7 @@ absl::StatusOr<std::vector<MendedPart>> Mend(const Model& model,
         part.bytes = Reordered(m, *std::move(bytes), part.tensor.size);
         // E4M3's 1, which is ModelOpt's scale for a block of zeros.
         constexpr std::byte kOne{0x38};
-        if (m.is_zero) std::fill(part.bytes.begin(), part.bytes.end(), kOne);
+        if (m.is_zero) std::ranges::fill(part.bytes, kOne);
         if (m.new_global && !m.is_zero) Fit(m, *codes, &part.bytes, loss);
         break;
       }

@@ -1,5 +1,3 @@
-#include "client/checkpoint/repair/plan_files.h"
-
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -7,8 +5,9 @@
 
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/lint.h"
+#include "client/checkpoint/names.h"
+#include "client/checkpoint/repair/repair.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -43,9 +42,9 @@ class FilesPlanner {
     }
     const std::string_view prefix = WrapperOf(model_.tensors().front().name());
     if (!prefix.empty() &&
-        std::all_of(
-            model_.tensors().begin(), model_.tensors().end(),
-            [&](const auto& t) { return t.name().starts_with(prefix); })) {
+        std::ranges::all_of(model_.tensors(), [&](const auto& t) {
+          return t.name().starts_with(prefix);
+        })) {
       plan_->prefix = prefix;
       Add("wrapped-names", model_.tensors().front().name(),
           fmt::format("removed \"{}\" from all names", prefix));
@@ -82,12 +81,11 @@ class FilesPlanner {
 
   // Whether the names are those of a whole decoder without its prefix "model.".
   bool LacksPrefix() const {
-    return std::all_of(
-        model_.tensors().begin(), model_.tensors().end(), [](const auto& t) {
-          return IsOfHead(t.name()) || t.name().starts_with("layers.") ||
-                 t.name().starts_with("embed_tokens.") ||
-                 t.name().starts_with("norm.");
-        });
+    return std::ranges::all_of(model_.tensors(), [](const auto& t) {
+      return IsOfHead(t.name()) || t.name().starts_with("layers.") ||
+             t.name().starts_with("embed_tokens.") ||
+             t.name().starts_with("norm.");
+    });
   }
 
   void LookAtConfig(const std::vector<Finding>& findings) {

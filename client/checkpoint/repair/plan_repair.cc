@@ -5,14 +5,10 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/comfy_metadata.h"
+#include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/guess.h"
-#include "client/checkpoint/check/input_scale.h"
-#include "client/checkpoint/check/originals.h"
 #include "client/checkpoint/check/reading.h"
-#include "client/checkpoint/check/row_sample.h"
 #include "client/checkpoint/lint/lint.h"
-#include "client/checkpoint/repair/plan_files.h"
 #include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
@@ -174,9 +170,8 @@ class Planner {
     const float other = are_amaxes_ ? GlobalOf(rule, number) : 1.0f / number;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
-    const bool used = std::any_of(scales->begin(), scales->end(), [](float x) {
-      return x >= kLargeScale && x <= 448;
-    });
+    const bool used = std::ranges::any_of(
+        *scales, [](float x) { return x >= kLargeScale && x <= 448; });
     if (!std::isfinite(other) || IsReciprocal(rule, other, true) || !used) {
       return absl::OkStatus();
     }
@@ -204,8 +199,8 @@ class Planner {
     const StoredWeight& w = m->weight;
     const auto scales = ReadNumbers(model_, *w.part(PartSource::kScales));
     if (!scales.ok()) return scales.status();
-    const bool none = std::all_of(scales->begin(), scales->end(),
-                                  [](float x) { return std::isnan(x); });
+    const bool none =
+        std::ranges::all_of(*scales, [](float x) { return std::isnan(x); });
     if (!none) return absl::OkStatus();
     m->is_zero = true;
     m->new_global = 1.0f;

@@ -1,21 +1,22 @@
 #include "client/checkpoint/repair/repair.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/comfy_metadata.h"
 #include "client/checkpoint/check/declared.h"
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/convert/config_writer.h"
-#include "client/checkpoint/convert/content_hash.h"
+#include "client/checkpoint/convert/journal.h"
 #include "client/checkpoint/convert/output_directory.h"
-#include "client/checkpoint/made_with.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/plan.h"
 #include "client/checkpoint/stacked.h"
+#include "client/checkpoint/stored.h"
 #include "fmt/format.h"
 
 namespace quantd::checkpoint {
@@ -132,10 +133,9 @@ void KeepWhatIsKnown(const RepairPlan& repair, const Json& old, Json* fresh) {
 // Changes float16 to bfloat16 if tensors are bf16, since their numbers may
 // overflow in float16.
 void SettleType(const Model& model, Json* config) {
-  const bool bf16 = std::any_of(
-      model.tensors().begin(), model.tensors().end(), [](const auto& t) {
-        return t.stored.shape.size() > 1 && t.stored.dtype == "BF16";
-      });
+  const bool bf16 = std::ranges::any_of(model.tensors(), [](const auto& t) {
+    return t.stored.shape.size() > 1 && t.stored.dtype == "BF16";
+  });
   for (const char* key : {"dtype", "torch_dtype"}) {
     if (bf16 && config->contains(key) && (*config)[key] == "float16") {
       (*config)[key] = "bfloat16";
@@ -200,16 +200,54 @@ std::string FingerprintOf(const RepairPlan& plan) {
   return hash.Hex();
 }
 
+namespace fs = std::filesystem;
+
+// Repairs of names reveal further faults, and repairing those may reveal
+// others.
+constexpr int kMostPasses = 4;
+
+bool IsAmong(const std::vector<Repaired>& done, const Repaired& r) {
+  return std::ranges::any_of(done, [&](const Repaired& d) {
+    return d.rule == r.rule && d.where == r.where && d.text == r.text;
+  });
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      errno,
+      fmt::format(
+          "cannot rename {} to {}; \".next\" marks the further repaired model",
+          from, to));
+}
+
+absl::Status TakePlace(const std::string& next, const std::string& out) {
+  // Replaces a single file atomically.
+  std::error_code error;
+  if (!fs::is_directory(out, error)) return Rename(next, out);
+  const std::string previous = Beside(out, ".previous");
+  if (fs::exists(fs::symlink_status(previous, error))) {
+    return absl::AlreadyExistsError(
+        fmt::format("{} already exists; {} holds the further repaired model",
+                    previous, next));
+  }
+  if (auto s = Rename(out, previous); !s.ok()) return s;
+  if (auto s = Rename(next, out); !s.ok()) return s;
+  fs::remove_all(previous, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(),
+                             fmt::format("cannot remove {}", previous));
+}
+
 }  // namespace
 
 std::vector<Repaired> Mended(const std::vector<Repaired>& repairs,
                              const std::vector<Finding>& left) {
   std::vector<Repaired> mended;
   for (const Repaired& r : repairs) {
-    const bool again =
-        std::any_of(left.begin(), left.end(), [&](const Finding& f) {
-          return f.rule == r.rule && (f.where == r.where || f.text == r.text);
-        });
+    const bool again = std::ranges::any_of(left, [&](const Finding& f) {
+      return f.rule == r.rule && (f.where == r.where || f.text == r.text);
+    });
     if (!again) mended.push_back(r);
   }
   return mended;
@@ -257,6 +295,56 @@ absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
     }
   }
   return fitted;
+}
+
+absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
+                                             const Model* original,
+                                             const RepairPlan& first,
+                                             const std::string& said) {
+  RepairOutcome outcome;
+  auto fitted = Repair(model, first, said);
+  if (!fitted.ok()) return fitted.status();
+  outcome.fitted = *std::move(fitted);
+  outcome.repairs = first.repairs;
+  std::error_code error;
+  std::string out = fs::weakly_canonical(said, error).string();
+  if (error) return absl::ErrnoToStatus(error.value(), said);
+  if (out.ends_with('/')) out.pop_back();
+  for (int pass = 1; pass < kMostPasses; ++pass) {
+    const auto mended = Model::Open(out);
+    if (!mended.ok()) return mended.status();
+    const auto plan = PlanRepair(*mended, original, first.dialect);
+    if (!plan.ok()) return plan.status();
+    const bool fresh = std::ranges::any_of(
+        plan->repairs,
+        [&](const Repaired& r) { return !IsAmong(outcome.repairs, r); });
+    if (!fresh) break;
+    const std::string next = Beside(out, ".next");
+    auto more = Repair(*mended, *plan, next);
+    if (!more.ok()) return more.status();
+    if (auto s = TakePlace(next, out); !s.ok()) return s;
+    outcome.fitted.insert(outcome.fitted.end(), more->begin(), more->end());
+    for (const Repaired& r : plan->repairs) {
+      if (!IsAmong(outcome.repairs, r)) outcome.repairs.push_back(r);
+    }
+  }
+  return outcome;
+}
+
+std::string Beside(std::string path, std::string_view what) {
+  constexpr std::string_view kEnding = ".safetensors";
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const bool file = path.ends_with(kEnding);
+  if (file) path.resize(path.size() - kEnding.size());
+  return fmt::format("{}{}{}", path, what, file ? kEnding : "");
+}
+
+absl::Status RemoveOutput(const std::string& out) {
+  std::error_code error;
+  fs::remove_all(out, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(),
+                             fmt::format("cannot remove {}", out));
 }
 
 }  // namespace quantd::checkpoint

@@ -1,5 +1,7 @@
 // Repairs faults of a quantized model that need no new quantization, into a
-// separate directory.
+// separate directory. Repairs it repeatedly until no further repair is found:
+// some faults, such as those of modules with wrong names, are visible only
+// after other repairs.
 #ifndef QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 #define QUANTD_CLIENT_CHECKPOINT_REPAIR_REPAIR_H_
 
@@ -7,10 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/checkpoint/check/config_difference.h"
+#include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/dialect.h"
-#include "client/checkpoint/lint/finding.h"
+#include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/repair/mended_weight.h"
 
@@ -61,6 +64,38 @@ struct FittedWeight {
 absl::StatusOr<std::vector<FittedWeight>> Repair(const Model& model,
                                                  const RepairPlan& plan,
                                                  const std::string& out);
+
+// Facts about the weights on which the repairs of files depend.
+struct WeightFacts {
+  // Whether all weights were compared with the original and equal it.
+  bool are_the_originals = false;
+  bool have_input_scales = false;
+};
+
+// Adds repairs of files, names and configurations to `plan`, whose dialect must
+// be set. `original` may be nullptr unless facts.are_the_originals.
+absl::Status PlanFiles(const Model& model, const Model* original,
+                       const WeightFacts& facts, RepairPlan* plan);
+
+struct RepairOutcome {
+  std::vector<Repaired> repairs;
+  std::vector<FittedWeight> fitted;
+};
+
+// `first` is the plan of PlanRepair, which must have repairs. Further passes
+// write to "OUT.next", which then replaces `out`. This needs twice the disk
+// space. If a pass fails, `out` holds the result of the previous pass.
+absl::StatusOr<RepairOutcome> RepairInPasses(const Model& model,
+                                             const Model* original,
+                                             const RepairPlan& first,
+                                             const std::string& out);
+
+// Inserts `what` before the ending of a model's path: "out.next" for "out/",
+// and "out.next.safetensors" for "out.safetensors".
+std::string Beside(std::string path, std::string_view what);
+
+// Removes the output of a repair.
+absl::Status RemoveOutput(const std::string& out);
 
 }  // namespace quantd::checkpoint
 

@@ -263,7 +263,7 @@ class Page {
   void DrawHistogram(const Histogram& h) {
     const auto& counts = h.codes.counts;
     const auto used = [](uint64_t n) { return n > 0; };
-    const auto first = std::find_if(counts.begin(), counts.end(), used);
+    const auto first = std::ranges::find_if(counts, used);
     if (first == counts.end()) return;
     const auto last =
         std::find_if(counts.rbegin(), counts.rend(), used).base() - 1;
@@ -277,8 +277,7 @@ class Page {
       if (low && lo > 0) --lo;
       if (!low && hi < top) ++hi;
     }
-    const auto most =
-        static_cast<double>(*std::max_element(counts.begin(), counts.end()));
+    const auto most = static_cast<double>(*std::ranges::max_element(counts));
     constexpr int kHeight = 100;
     Put("<figure><span class=\"name\">{}</span><svg viewBox=\"0 0 {} {}\" "
         "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"histogram of "

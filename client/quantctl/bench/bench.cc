@@ -11,7 +11,6 @@
 
 #include "client/quantctl/bench/load.h"
 #include "client/quantctl/flags.h"
-#include "client/quantctl/server_choice.h"
 #include "client/quantctl/signals.h"
 #include "client/quantctl/tensor_math.h"
 #include "fmt/format.h"
@@ -211,8 +210,8 @@ absl::Status Measure(Client& client, const Options& o, const BenchOptions& b,
   size_t reply_bytes = 0;
   for (const TensorSpec& part : first->parts()) reply_bytes += part.size;
   const size_t room = (reply_bytes / 64 + first->parts().size() + 1) * 64;
-  std::vector<CallOptions> calls(
-      *std::max_element(b.callers.begin(), b.callers.end()), CallOf(o));
+  std::vector<CallOptions> calls(*std::ranges::max_element(b.callers),
+                                 CallOf(o));
   const auto answers = client.AllocateHost(calls.size() * room);
   if (!answers.ok()) return NoRoom(answers.status());
   for (size_t i = 0; i < calls.size(); ++i) {

@@ -92,7 +92,7 @@ Outcome RunLoad(const Load& load, const std::function<absl::Status(int)>& call,
       all.nanoseconds.push_back(Nanoseconds(end - due_at(i)));
     }
   }
-  std::sort(all.nanoseconds.begin(), all.nanoseconds.end());
+  std::ranges::sort(all.nanoseconds);
   return all;
 }
 

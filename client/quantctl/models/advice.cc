@@ -1,5 +1,3 @@
-#include "client/quantctl/models/advice.h"
-
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -7,7 +5,7 @@
 
 #include "client/checkpoint/model.h"
 #include "client/files/file.h"
-#include "client/quantctl/models/plan_text.h"
+#include "client/quantctl/models/models.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {

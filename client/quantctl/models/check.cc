@@ -1,19 +1,16 @@
 // Implements `quantctl inspect`, `compare` and `verify`. Only `verify` needs a
 // server or device.
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/input_scale.h"
+#include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/inventory.h"
 #include "client/checkpoint/check/verify.h"
-#include "client/checkpoint/inventory.h"
-#include "client/checkpoint/made_with.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/report/verdict.h"
 #include "client/checkpoint/stored.h"
 #include "client/quantctl/models/models.h"
-#include "client/quantctl/models/own_file.h"
 #include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 

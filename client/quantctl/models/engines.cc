@@ -5,9 +5,10 @@
 
 #include "absl/strings/ascii.h"
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/layer_names.h"
-#include "client/checkpoint/convert/module_lists.h"
+#include "client/checkpoint/convert/config_writer.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/stacked.h"
+#include "client/files/words.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -153,32 +154,14 @@ constexpr EngineRun kRuns[] = {
 
 // Names of modules within layers in the models that were tried, without
 // numbers.
-constexpr std::string_view kTried[] = {"self_attn.q_proj",
-                                       "self_attn.k_proj",
-                                       "self_attn.v_proj",
-                                       "self_attn.o_proj",
-                                       "self_attn.q_a_proj",
-                                       "self_attn.q_b_proj",
-                                       "self_attn.kv_b_proj",
-                                       "self_attn.kv_a_proj_with_mqa",
-                                       "mlp.gate_proj",
-                                       "mlp.up_proj",
-                                       "mlp.down_proj",
-                                       "shared_experts.gate_proj",
-                                       "shared_experts.up_proj",
-                                       "shared_experts.down_proj",
-                                       "experts.gate_proj",
-                                       "experts.up_proj",
-                                       "experts.down_proj",
-                                       "experts.gate_up_proj",
-                                       "experts.w1",
-                                       "experts.w2",
-                                       "experts.w3",
-                                       "self.query",
-                                       "self.key",
-                                       "self.value",
-                                       "output.dense",
-                                       "intermediate.dense"};
+constexpr Words kTried = R"(
+    self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj
+    self_attn.q_a_proj self_attn.q_b_proj self_attn.kv_b_proj
+    self_attn.kv_a_proj_with_mqa mlp.gate_proj mlp.up_proj mlp.down_proj
+    shared_experts.gate_proj shared_experts.up_proj shared_experts.down_proj
+    experts.gate_proj experts.up_proj experts.down_proj experts.gate_up_proj
+    experts.w1 experts.w2 experts.w3 self.query self.key self.value
+    output.dense intermediate.dense)";
 
 // Whether the tried models have a tensor like this, so that engines load it.
 bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
@@ -198,8 +181,7 @@ bool IsLikeTried(const ModelTensor& t, Role role, bool text) {
     above = checkpoint::SplitModule(above.parent);
   }
   const std::string words = fmt::format("{}.{}", above.leaf, leaf);
-  return std::find(std::begin(kTried), std::end(kTried), words) !=
-         std::end(kTried);
+  return Has(kTried, words);
 }
 
 // Whether the layers have the norms of the dense models that were tried: one
@@ -238,11 +220,10 @@ bool IsOfTransformers(const std::string& name, std::string type) {
 
 // Whether the plan copies codes, whose scales engines would not find.
 bool CopiesCodes(const ConversionPlan& plan) {
-  return std::any_of(
-      plan.copies.begin(), plan.copies.end(), [](const ModelTensor* t) {
-        return t->stored.shape.size() > 1 && t->stored.dtype != "BOOL" &&
-               safetensors::BitsOf(t->stored.dtype) < 16;
-      });
+  return std::ranges::any_of(plan.copies, [](const ModelTensor* t) {
+    return t->stored.shape.size() > 1 && t->stored.dtype != "BOOL" &&
+           safetensors::BitsOf(t->stored.dtype) < 16;
+  });
 }
 
 }  // namespace
@@ -250,15 +231,11 @@ bool CopiesCodes(const ConversionPlan& plan) {
 absl::Span<const EngineRun> EngineRuns() { return kRuns; }
 
 std::string ClassOf(const Model& model) {
-  const auto names = model.config().find("architectures");
-  if (names == model.config().end() || !names->is_array() || names->empty() ||
-      !names->front().is_string()) {
-    return "";
-  }
-  const std::string name = names->front();
-  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '_';
-  });
+  const Json* names = checkpoint::Member(&model.config(), "architectures");
+  if (names == nullptr || !names->is_array() || names->empty()) return "";
+  const std::string name = checkpoint::TextOf(&names->front()).value_or("");
+  const bool plain = std::ranges::all_of(
+      name, [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
   return plain ? name : "";
 }
 
@@ -286,15 +263,13 @@ std::string_view KindOf(const Model& model) {
       return "other";
     }
   }
-  const bool experts = std::any_of(
-      model.tensors().begin(), model.tensors().end(), [](const auto& t) {
-        return checkpoint::IsExperts(t.name()) || checkpoint::IsStacked(t);
-      });
+  const bool experts = std::ranges::any_of(model.tensors(), [](const auto& t) {
+    return checkpoint::IsExperts(t.name()) || checkpoint::IsStacked(t);
+  });
   const bool images =
-      std::any_of(model.tensors().begin(), model.tensors().end(),
-                  [&](const ModelTensor& t) {
-                    return architecture->RoleOf(t.name()) == Role::kVision;
-                  });
+      std::ranges::any_of(model.tensors(), [&](const ModelTensor& t) {
+        return architecture->RoleOf(t.name()) == Role::kVision;
+      });
   if (model.config().contains("vision_config")) {
     return experts || !IsText(name) ? "other" : "images";
   }

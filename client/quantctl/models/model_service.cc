@@ -13,9 +13,8 @@ namespace {
 // is the largest request in bytes that a server accepts.
 checkpoint::Pace PaceFor(const Options& options, uint64_t memory_mib,
                          size_t request, size_t workers) {
-  workers = std::max(
-      workers, 1 + static_cast<size_t>(std::count(options.server.begin(),
-                                                  options.server.end(), ',')));
+  workers = std::max(workers, 1 + static_cast<size_t>(
+                                      std::ranges::count(options.server, ',')));
   PieceOptions pieces;
   if (request > 0) pieces.request_bytes = request;
   checkpoint::Pace pace;

@@ -10,11 +10,10 @@
 
 #include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/dialect.h"
-#include "client/checkpoint/repair/passes.h"
+#include "client/checkpoint/repair/repair.h"
 #include "client/checkpoint/report/report.h"
 #include "client/files/file.h"
 #include "client/quantctl/flags.h"
-#include "client/quantctl/server_choice.h"
 #include "fmt/format.h"
 #include "kernels/plan/profile/profile.h"
 

@@ -1,4 +1,4 @@
-// The commands of quantctl for whole models.
+// The commands of quantctl for whole models, and what they share.
 #ifndef QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
 #define QUANTD_CLIENT_QUANTCTL_MODELS_MODELS_H_
 
@@ -9,8 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/checkpoint/advise/advise.h"
 #include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
+#include "client/files/quantized_file.h"
 #include "client/quantctl/commands.h"
 #include "client/quantctl/models/model_service.h"
 
@@ -82,6 +87,48 @@ int RunConvert(const Options& options, const ConvertOptions& convert);
 // the function of the command.
 void AddModelCommands(CLI::App* app, Options* o,
                       std::function<int(const Options&)>* run);
+
+// Prints the formats of each group of weights as a table, or as a JSON event.
+void PrintAdvice(const Options& options, const checkpoint::Advice& advice);
+
+// Reads a file of rules. Each line is "PATTERN=FORMAT", or a comment after '#'.
+absl::StatusOr<std::vector<std::string>> ReadRules(const std::string& path);
+absl::Status WriteRules(const std::string& path, const ConvertOptions& convert,
+                        const checkpoint::Advice& advice);
+// The path to which rules are written: --write-rules, or beside the output.
+std::string RulesPathFor(const ConvertOptions& convert);
+
+// The functions below handle files of `quantctl quantize`, whose layout is not
+// one of the dialects. This one opens a file written by `quantctl quantize`.
+// Returns nullopt for other files.
+std::optional<QuantizedFile> OpenOwn(const std::string& path);
+
+int InspectOwn(const Options& options, const std::string& path,
+               const QuantizedFile& file);
+int LintOwn(const Options& options, const std::string& path,
+            const QuantizedFile& file);
+// Compares two files, decoding quantized tensors in this process. `quantctl
+// quantize` must have written at least one of them; the other may be any file
+// of tensors.
+absl::StatusOr<checkpoint::ModelDifference> CompareOwn(const std::string& a,
+                                                       const std::string& b);
+
+// Prints one event of --json on a line.
+void Event(const checkpoint::Json& json);
+
+// Prints the plan. `memory` is the most bytes that the conversion will hold.
+void PrintPlan(const Options& options, const checkpoint::Model& model,
+               const checkpoint::ConversionPlan& plan, uint64_t memory);
+void PrintPlanEvent(const checkpoint::Model& model,
+                    const checkpoint::ConversionPlan& plan, uint64_t memory);
+
+// Counts of weights by format: "14 weights to nvfp4".
+std::string FormatsText(const checkpoint::ConversionPlan& plan);
+double Ratio(uint64_t out, uint64_t in);
+// Suggests how to use the output `out`.
+std::string NextStep(const checkpoint::Model& model,
+                     const checkpoint::ConversionPlan& plan,
+                     const std::string& out);
 
 }  // namespace quantd::quantctl
 

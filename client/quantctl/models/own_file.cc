@@ -1,5 +1,3 @@
-#include "client/quantctl/models/own_file.h"
-
 #include <cstring>
 #include <map>
 #include <memory>
@@ -9,7 +7,7 @@
 
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/weight_values.h"
-#include "client/quantctl/models/plan_text.h"
+#include "client/quantctl/models/models.h"
 #include "client/quantctl/tensor_input.h"
 #include "fmt/format.h"
 #include "quantd/local.h"

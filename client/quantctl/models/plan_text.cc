@@ -1,5 +1,3 @@
-#include "client/quantctl/models/plan_text.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +7,7 @@
 
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/quantctl/models/engines.h"
+#include "client/quantctl/models/models.h"
 #include "fmt/format.h"
 
 namespace quantd::quantctl {
@@ -171,11 +170,10 @@ std::string VariantOf(const Model& model) {
 
 // Whether the file has an autoencoder and is thus a whole pipeline.
 bool HasAutoencoder(const Model& model) {
-  return std::any_of(model.tensors().begin(), model.tensors().end(),
-                     [](const auto& t) {
-                       return t.name().starts_with("first_stage_model.") ||
-                              t.name().starts_with("vae.");
-                     });
+  return std::ranges::any_of(model.tensors(), [](const auto& t) {
+    return t.name().starts_with("first_stage_model.") ||
+           t.name().starts_with("vae.");
+  });
 }
 
 // Recommends commands of engines that had good results with models of this

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/report/verdict.h"
 #include "tests/client/checkpoint/planted.h"
 

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "client/checkpoint/convert/conversion.h"
-#include "client/checkpoint/planner.h"
+#include "client/checkpoint/plan.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {

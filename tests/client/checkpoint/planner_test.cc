@@ -1,5 +1,5 @@
 // Tests of conversion plans, which need only the headers of a model's files.
-#include "client/checkpoint/planner.h"
+#include "client/checkpoint/plan.h"
 
 #include <map>
 #include <set>

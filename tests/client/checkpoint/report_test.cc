@@ -3,7 +3,7 @@
 #include "client/checkpoint/report/report.h"
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/layer_names.h"
+#include "client/checkpoint/names.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {

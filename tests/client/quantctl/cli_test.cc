@@ -1,6 +1,6 @@
 // Tests of the basic commands of quantctl with a server.
 #include "client/files/quantized_file.h"
-#include "client/quantctl/terminal/exit_codes.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 #include "tests/client/quantctl/cli_fixture.h"
 

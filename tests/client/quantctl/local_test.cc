@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "client/quantctl/server_choice.h"
+#include "client/quantctl/flags.h"
 #include "tests/client/quantctl/cli_fixture.h"
 
 namespace quantd {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "client/quantctl/progress.h"
-#include "client/quantctl/terminal/usage.h"
+#include "client/quantctl/terminal/terminal.h"
 #include "fmt/format.h"
 #include "tests/client/quantctl/cli_fixture.h"
 

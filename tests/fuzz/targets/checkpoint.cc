@@ -12,7 +12,6 @@
 #include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/plan.h"
-#include "client/checkpoint/planner.h"
 #include "client/checkpoint/stored.h"
 #include "client/files/safetensors.h"
 #include "fmt/format.h"

@@ -5,11 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "client/checkpoint/anatomy/comfy_layout.h"
 #include "client/checkpoint/anatomy/linear_names.h"
 #include "client/checkpoint/anatomy/role.h"
-#include "client/checkpoint/check/layer_names.h"
 #include "client/checkpoint/lint/rules.h"
+#include "client/checkpoint/names.h"
 #include "client/checkpoint/stacked.h"
 #include "client/checkpoint/weights.h"
 #include "fmt/format.h"
@@ -245,12 +244,11 @@ class EngineRules : public Rules {
   }
 
   bool IsTarget(std::string_view module) const {
-    return std::any_of(declared_.groups().begin(), declared_.groups().end(),
-                       [&](const DeclaredGroup& g) {
-                         return g.targets.Names(module) ||
-                                (SplitModule(module).leaf != "lm_head" &&
-                                 g.targets.Names("Embedding"));
-                       });
+    return std::ranges::any_of(declared_.groups(), [&](const DeclaredGroup& g) {
+      return g.targets.Names(module) ||
+             (SplitModule(module).leaf != "lm_head" &&
+              g.targets.Names("Embedding"));
+    });
   }
 
   // The group that names the module, or else the first group that names its

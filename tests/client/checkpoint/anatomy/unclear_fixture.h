@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/checkpoint/convert/config_writer.h"
-#include "client/checkpoint/planner.h"
+#include "client/checkpoint/plan.h"
 #include "tests/client/checkpoint/model_writer.h"
 
 namespace quantd::checkpoint {

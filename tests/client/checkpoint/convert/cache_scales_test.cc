@@ -1,7 +1,7 @@
 // Tests the scales of FP8 KV caches in a planned conversion, from headers
 // alone.
 #include "client/checkpoint/convert/config_writer.h"
-#include "client/checkpoint/planner.h"
+#include "client/checkpoint/plan.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {

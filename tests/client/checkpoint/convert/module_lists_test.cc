@@ -1,9 +1,8 @@
 // Tests of the module lists in a converted model's configuration, as
 // compressed-tensors, vLLM, SGLang and transformers interpret them.
-#include "client/checkpoint/convert/module_lists.h"
 
 #include "client/checkpoint/convert/config_writer.h"
-#include "client/checkpoint/planner.h"
+#include "client/checkpoint/plan.h"
 #include "tests/client/checkpoint/convert/families.h"
 
 namespace quantd::checkpoint {

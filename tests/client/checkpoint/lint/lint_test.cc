@@ -3,9 +3,8 @@
 #include "client/checkpoint/lint/lint.h"
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/module_list.h"
-#include "client/checkpoint/check/row_sample.h"
-#include "client/checkpoint/lint/finding.h"
+#include "client/checkpoint/check/declared.h"
+#include "client/checkpoint/check/reading.h"
 #include "tests/client/checkpoint/fault.h"
 #include "tests/client/checkpoint/planted.h"
 #include "tests/client/checkpoint/stacked_writer.h"

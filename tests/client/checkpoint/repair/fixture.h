@@ -11,7 +11,6 @@
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/lint/lint.h"
-#include "client/checkpoint/repair/passes.h"
 #include "client/checkpoint/repair/repair.h"
 #include "tests/client/checkpoint/planted.h"
 

@@ -1,7 +1,7 @@
 // Summarizes a model: its quantized weights by format, its other tensors by
 // type.
-#ifndef QUANTD_CLIENT_CHECKPOINT_INVENTORY_H_
-#define QUANTD_CLIENT_CHECKPOINT_INVENTORY_H_
+#ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_INVENTORY_H_
+#define QUANTD_CLIENT_CHECKPOINT_CHECK_INVENTORY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -28,4 +28,4 @@ Json JsonOf(const std::vector<Kind>& kinds);
 
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_INVENTORY_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_CHECK_INVENTORY_H_

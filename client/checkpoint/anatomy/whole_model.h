@@ -1,7 +1,9 @@
-// Recognizes adapters: weights that only modify those of another model.
-#ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_ADAPTER_H_
-#define QUANTD_CLIENT_CHECKPOINT_ANATOMY_ADAPTER_H_
+// Refuses directories without a whole model: adapters, which only modify the
+// weights of another model, and files of weights that the index does not name.
+#ifndef QUANTD_CLIENT_CHECKPOINT_ANATOMY_WHOLE_MODEL_H_
+#define QUANTD_CLIENT_CHECKPOINT_ANATOMY_WHOLE_MODEL_H_
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +23,11 @@ bool IsOfAdapter(std::string_view tensor);
 absl::Status RefuseAdapter(const Model& model,
                            const std::vector<Pattern>& ignore);
 
+// INVALID_ARGUMENT if the index lacks a shard: a file has tensors with the
+// names of other layers of the model. Other files, such as MTP heads or weights
+// in another form, are common; a note is added for each.
+absl::Status CheckStrays(const Model& model, std::vector<std::string>* notes);
+
 }  // namespace quantd::checkpoint
 
-#endif  // QUANTD_CLIENT_CHECKPOINT_ANATOMY_ADAPTER_H_
+#endif  // QUANTD_CLIENT_CHECKPOINT_ANATOMY_WHOLE_MODEL_H_

@@ -1,4 +1,4 @@
-#include "client/checkpoint/inventory.h"
+#include "client/checkpoint/check/inventory.h"
 
 #include <map>
 #include <set>

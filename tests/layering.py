@@ -115,7 +115,7 @@ tests/server/memory: kernels/device/health/self_test.h proto/memory server/confi
 tests/client: kernels/device proto include/quantd client/files tests/bench/rpc_process.h tests/kernels/device/plan_rows.h tests/testing fmt google grpcpp messages stubs
 tests/client/bands: quantd/client.h client/bands client/tensors client/local/local_devices.h client/net/remote.h client/call tests/bench/rpc_process.h tests/client tests/kernels/device/plan_rows.h tests/testing fmt
 tests/client/files: kernels/plan proto include/quantd client/files tests/client tests/testing fmt google nlohmann kernels/plan/profile
-tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
+tests/client/checkpoint: client/checkpoint client/checkpoint/advise client/checkpoint/check client/checkpoint/convert client/checkpoint/lint client/checkpoint/report client/files tests/oracle tests/client tests/testing fmt nlohmann
 tests/client/checkpoint/anatomy: client/checkpoint client/checkpoint/anatomy client/checkpoint/convert tests/client/checkpoint
 tests/client/route: client/route tests/testing
 tests/client/shards: kernels/plan include/quantd tests/bench/rpc_process.h tests/client

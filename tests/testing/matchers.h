@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,6 +35,32 @@ MATCHER_P(StatusIs, code, "has status " + absl::StatusCodeToString(code)) {
   *result_listener << StatusOf(arg).ToString();
   return false;
 }
+
+// A status whose message matches `text`. No text matches that of OK.
+MATCHER_P(Says, text, "has a message that fits") {
+  *result_listener << StatusOf(arg).ToString() << " ";
+  return !StatusOf(arg).ok() &&
+         testing::ExplainMatchResult(text, std::string(StatusOf(arg).message()),
+                                     result_listener);
+}
+
+// An input that is refused with a message that matches `text`.
+template <typename Text>
+auto Refused(const Text& text) {
+  return testing::AllOf(StatusIs(absl::StatusCode::kInvalidArgument),
+                        Says(text));
+}
+
+// Assigns the value of a StatusOr to `to`, which may declare a variable, or
+// fails the test with its error.
+#define ASSERT_OK_AND_ASSIGN(to, ...) \
+  ASSERT_OK_AND_ASSIGN_AT_(__LINE__, to, __VA_ARGS__)
+#define ASSERT_OK_AND_ASSIGN_AT_(line, to, ...) \
+  ASSERT_OK_AND_ASSIGN_TO_(line, to, __VA_ARGS__)
+#define ASSERT_OK_AND_ASSIGN_TO_(line, to, ...) \
+  auto made_##line = (__VA_ARGS__);             \
+  ASSERT_THAT(made_##line, quantd::IsOk());     \
+  to = *std::move(made_##line)
 
 // The field that an error names; for any other status its text.
 inline std::string FieldOf(const absl::Status& status) {

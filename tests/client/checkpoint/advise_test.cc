@@ -71,8 +71,8 @@ TEST(Choose, SpendsBytesWhereTheErrorShrinksMost) {
   // b has more error per byte than a.
   std::vector<AdvisedGroup> groups = {Group("a", 1, 20, 31),
                                       Group("b", 1, 10, 31)};
-  EXPECT_THAT(Choose(MostBytes{17}, 0, &groups).message(),
-              HasSubstr("the smallest possible model has 18"));
+  EXPECT_THAT(Choose(MostBytes{17}, 0, &groups),
+              Refused(HasSubstr("the smallest possible model has 18")));
   ASSERT_THAT(Choose(MostBytes{18}, 0, &groups), IsOk());
   EXPECT_EQ(Chosen(groups), "nvfp4 nvfp4 ");
   ASSERT_THAT(Choose(MostBytes{25}, 0, &groups), IsOk());

@@ -4,6 +4,7 @@
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/report/verdict.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {
@@ -12,14 +13,12 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class CheckTest : public testing::Test {
+class CheckTest : public ModelFixture {
  protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
   Model Write(const Planted& p) { return WritePlanted(At("q"), p); }
   Model WriteOriginal(const Planted& p) {
     return WritePlantedOriginal(At("o"), p);
   }
-  TempDir dir_;
 };
 
 // The configurations must be equal trees. Libraries add and drop defaults if
@@ -81,19 +80,18 @@ TEST_F(CheckTest, ComparesAcrossDialectsLikeTheOracle) {
   const Planted ct = Clean(Nvfp4Names::kCompressedTensors);
   const Model original = WriteOriginal(ct);
   const Model quantized = Write(ct);
-  const auto same = CompareModels(original, quantized);
-  ASSERT_THAT(same, IsOk());
-  EXPECT_THAT(same->only_a, IsEmpty());
-  EXPECT_THAT(same->only_b, IsEmpty());
-  ASSERT_EQ(same->tensors.size(), 6u);
-  for (const TensorDifference& d : same->tensors) {
+  ASSERT_OK_AND_ASSIGN(const auto same, CompareModels(original, quantized));
+  EXPECT_THAT(same.only_a, IsEmpty());
+  EXPECT_THAT(same.only_b, IsEmpty());
+  ASSERT_EQ(same.tensors.size(), 6u);
+  for (const TensorDifference& d : same.tensors) {
     // Only the original is rounded to bf16.
     EXPECT_GT(d.sqnr_db, 45) << d.name;
     EXPECT_GT(d.cosine, 0.9999) << d.name;
     EXPECT_FALSE(d.same_layout);
   }
-  EXPECT_EQ(same->tensors[0].name, "lm_head");
-  EXPECT_TRUE(std::isinf(same->tensors[0].sqnr_db));
+  EXPECT_EQ(same.tensors[0].name, "lm_head");
+  EXPECT_TRUE(std::isinf(same.tensors[0].sqnr_db));
 
   // One code and one scale are changed.
   Planted changed = ct;
@@ -103,10 +101,9 @@ TEST_F(CheckTest, ComparesAcrossDialectsLikeTheOracle) {
   std::filesystem::rename(At("q"), At("first"));
   const Model first = *Model::Open(At("first"));
   const Model second = Write(changed);
-  const auto differing = CompareModels(first, second);
-  ASSERT_THAT(differing, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto differing, CompareModels(first, second));
   size_t seen = 0;
-  for (const TensorDifference& d : differing->tensors) {
+  for (const TensorDifference& d : differing.tensors) {
     if (d.name != q) {
       EXPECT_TRUE(std::isinf(d.sqnr_db)) << d.name;
       continue;
@@ -135,19 +132,17 @@ TEST_F(CheckTest, CountsNumbersThatBecameNaN) {
   std::filesystem::rename(At("q"), At("clean"));
   const Model before = *Model::Open(At("clean"));
   const Model after = Write(spoilt);
-  const auto difference = CompareModels(before, after);
-  ASSERT_THAT(difference, IsOk());
-  for (const TensorDifference& d : difference->tensors) {
+  ASSERT_OK_AND_ASSIGN(const auto difference, CompareModels(before, after));
+  for (const TensorDifference& d : difference.tensors) {
     EXPECT_EQ(d.equal(), d.name != "model.norm") << d.name;
     EXPECT_EQ(IsBelow(d), d.name == "model.norm") << d.name;
     EXPECT_EQ(d.not_finite, d.equal() ? 0u : 64u);
   }
-  EXPECT_THAT(VerdictText(*difference),
+  EXPECT_THAT(VerdictText(difference),
               HasSubstr("model.norm with 64 values that are NaN, or infinite"));
   // NaN at the same position in both models is as wrong as in one.
-  const auto same = CompareModels(after, after);
-  ASSERT_THAT(same, IsOk());
-  for (const TensorDifference& d : same->tensors) {
+  ASSERT_OK_AND_ASSIGN(const auto same, CompareModels(after, after));
+  for (const TensorDifference& d : same.tensors) {
     EXPECT_EQ(IsBelow(d), d.name == "model.norm") << d.name;
   }
 }

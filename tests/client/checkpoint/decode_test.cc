@@ -4,6 +4,7 @@
 
 #include "client/checkpoint/convert/conversion.h"
 #include "client/checkpoint/plan.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {
@@ -13,9 +14,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class DecodeTest : public testing::Test {
+class DecodeTest : public ModelFixture {
  protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
   // Converts the model in "q" to bf16 in "plain", without a server.
   absl::Status Decode() {
     const auto model = Model::Open(At("q"));
@@ -34,7 +34,6 @@ class DecodeTest : public testing::Test {
     }
     return bytes;
   }
-  TempDir dir_;
 };
 
 TEST_F(DecodeTest, Nvfp4OfBothLibrariesDecodesLikeTheOracle) {
@@ -59,18 +58,17 @@ TEST_F(DecodeTest, Nvfp4OfBothLibrariesDecodesLikeTheOracle) {
     WriteModel(At("q"), config, {tensors});
     WriteFile(At("q/hf_quant_config.json"), "{}");
     ASSERT_THAT(Decode(), IsOk());
-    const auto plain = Model::Open(At("plain"));
-    ASSERT_THAT(plain, IsOk());
-    EXPECT_EQ(plain->tensors().size(), 3u);
+    ASSERT_OK_AND_ASSIGN(const auto plain, Model::Open(At("plain")));
+    EXPECT_EQ(plain.tensors().size(), 3u);
     for (const WrittenTensor& t : want) {
-      ASSERT_NE(plain->Find(t.name), nullptr) << t.name;
-      EXPECT_EQ(plain->Find(t.name)->stored.shape, t.shape);
-      EXPECT_TRUE(BytesOf(*plain, t.name) == t.bytes) << t.name;
+      ASSERT_NE(plain.Find(t.name), nullptr) << t.name;
+      EXPECT_EQ(plain.Find(t.name)->stored.shape, t.shape);
+      EXPECT_TRUE(BytesOf(plain, t.name) == t.bytes) << t.name;
     }
-    EXPECT_FALSE(plain->config().contains("quantization_config"));
-    EXPECT_EQ(plain->model_type(), "llama");
+    EXPECT_FALSE(plain.config().contains("quantization_config"));
+    EXPECT_EQ(plain.model_type(), "llama");
     EXPECT_FALSE(std::filesystem::exists(At("plain/hf_quant_config.json")));
-    EXPECT_THAT(plain->others(), ElementsAre("tokenizer.json"));
+    EXPECT_THAT(plain.others(), ElementsAre("tokenizer.json"));
   }
 }
 
@@ -103,13 +101,12 @@ TEST_F(DecodeTest, RoundsCodeTimesScaleOnce) {
                one,
                {"b.weight_scale", "F32", {}, FloatBytes({0.0123456f})}}});
   ASSERT_THAT(Decode(), IsOk());
-  const auto plain = Model::Open(At("plain"));
-  ASSERT_THAT(plain, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto plain, Model::Open(At("plain")));
   const auto far = [](uint16_t bits, double truth) {
     return std::abs(std::bit_cast<float>(uint32_t{bits} << 16) - truth);
   };
   for (const char* name : {"a.weight", "b.weight"}) {
-    const auto got = BytesOf(*plain, name);
+    const auto got = BytesOf(plain, name);
     ASSERT_EQ(got.size(), codes.bytes.size() * 2);
     size_t wrong = 0;
     for (size_t i = 0; i < codes.bytes.size(); ++i) {
@@ -218,16 +215,15 @@ TEST_F(DecodeTest, DecodesZerosWithANaNScaleToZeros) {
   made.parts.push_back(scale);
   WriteModel(At("q"), LlamaConfig(), {made.parts});
   ASSERT_THAT(Decode(), IsOk());
-  const auto plain = Model::Open(At("plain"));
-  ASSERT_THAT(plain, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto plain, Model::Open(At("plain")));
   const auto at = [](const std::vector<std::byte>& bytes, size_t i) {
     uint16_t bits = 0;
     std::memcpy(&bits, bytes.data() + 2 * i, 2);
     return std::bit_cast<float>(uint32_t{bits} << 16);
   };
-  const auto small = BytesOf(*plain, "model.layers.0.x.q_proj.weight");
+  const auto small = BytesOf(plain, "model.layers.0.x.q_proj.weight");
   for (size_t i = 16; i < 32; ++i) EXPECT_EQ(at(small, i), 0) << i;
-  const auto large = BytesOf(*plain, "a.weight");
+  const auto large = BytesOf(plain, "a.weight");
   EXPECT_EQ(at(large, 0), 2);
   EXPECT_EQ(at(large, 128), 0);
   EXPECT_EQ(at(large, 127 * 256 + 255), 0);
@@ -235,7 +231,7 @@ TEST_F(DecodeTest, DecodesZerosWithANaNScaleToZeros) {
   std::filesystem::remove_all(At("plain"));
   made.parts.back().bytes = FloatBytes({2, nan, nan, 4});
   WriteModel(At("q"), LlamaConfig(), {made.parts});
-  EXPECT_THAT(Decode().message(), HasSubstr("NaN at row 128, column 0"));
+  EXPECT_THAT(Decode(), Refused(HasSubstr("NaN at row 128, column 0")));
 }
 
 // Block scales stored as E8M0, also under DeepSeek's own name.
@@ -262,16 +258,15 @@ TEST_F(DecodeTest, DecodesBlockScalesInE8M0) {
                                      {"scale_fmt", "ue8m0"}};
     WriteModel(At("q"), config, {{codes, scales}});
     ASSERT_THAT(Decode(), IsOk());
-    const auto plain = Model::Open(At("plain"));
-    ASSERT_THAT(plain, IsOk());
-    EXPECT_EQ(plain->tensors().size(), 1u);
+    ASSERT_OK_AND_ASSIGN(const auto plain, Model::Open(At("plain")));
+    EXPECT_EQ(plain.tensors().size(), 1u);
     std::vector<float> want;
     for (int64_t i = 0; i < 192 * 256; ++i) {
       want.push_back(1.5f * (i / 256 < 128 ? (i % 256 < 128 ? 1 : 2)
                                            : (i % 256 < 128 ? 0.5f : 0.25f)));
     }
     const auto bits = oracle::FromValues(oracle::Element::kBF16, want);
-    const auto got = BytesOf(*plain, "a.weight");
+    const auto got = BytesOf(plain, "a.weight");
     ASSERT_EQ(got.size(), bits.size());
     EXPECT_EQ(std::memcmp(got.data(), bits.data(), bits.size()), 0);
   }
@@ -302,25 +297,22 @@ TEST_F(DecodeTest, AppliesEachOfManyBlockScalesToItsRows) {
   }
   WriteModel(At("q"), LlamaConfig(), {{codes, scales}});
   ASSERT_THAT(Decode(), IsOk());
-  const auto plain = Model::Open(At("plain"));
-  ASSERT_THAT(plain, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto plain, Model::Open(At("plain")));
   const auto bits = oracle::FromValues(oracle::Element::kBF16, want);
-  const auto got = BytesOf(*plain, "a.weight");
+  const auto got = BytesOf(plain, "a.weight");
   ASSERT_EQ(got.size(), bits.size());
   EXPECT_EQ(std::memcmp(got.data(), bits.data(), bits.size()), 0);
 }
 
 TEST_F(DecodeTest, RefusesPlainAndUnclearModels) {
   WriteLlama(At("q"));
-  EXPECT_THAT(std::string(Decode().message()),
-              HasSubstr("no weight is quantized"));
+  EXPECT_THAT(Decode(), Refused(HasSubstr("no weight is quantized")));
   std::filesystem::remove_all(At("q"));
   MadeNvfp4 made = MakeNvfp4("model.layers.0.x.q_proj", 32, 64,
                              Nvfp4Names::kCompressedTensors);
   made.parts.pop_back();
   WriteModel(At("q"), LlamaConfig(), {made.parts});
-  EXPECT_THAT(std::string(Decode().message()),
-              HasSubstr("fit no known dialect"));
+  EXPECT_THAT(Decode(), Refused(HasSubstr("fit no known dialect")));
   EXPECT_FALSE(std::filesystem::exists(At("plain")));
 }
 
@@ -339,9 +331,9 @@ TEST_F(DecodeTest, RefusesRotatedWeightsDeclaredAtAnyDepth) {
     WriteModel(At("q"), config, {made.parts});
     const char* place = nested ? "text_config.quantization_config"
                                : "config.json's quantization_config";
-    EXPECT_THAT(std::string(Decode().message()),
-                AllOf(HasSubstr(place), HasSubstr("transform_config (v)"),
-                      HasSubstr("take the original model")));
+    EXPECT_THAT(Decode(), Refused(AllOf(HasSubstr(place),
+                                        HasSubstr("transform_config (v)"),
+                                        HasSubstr("take the original model"))));
   }
 }
 
@@ -355,14 +347,14 @@ TEST_F(DecodeTest, NotesExpertsThatTheClassLoadsOnlyAsStacks) {
     config["model_type"] = type;
     std::filesystem::remove_all(At("q"));
     WriteModel(At("q"), config, {made.parts});
-    const auto model = Model::Open(At("q"));
-    ASSERT_THAT(model, IsOk());
-    const auto plan = MakeConversionPlan(
-        *model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
-    ASSERT_THAT(plan, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("q")));
+    ASSERT_OK_AND_ASSIGN(
+        const auto plan,
+        MakeConversionPlan(
+            model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16}));
     const bool stacks = std::string_view(type) == "llama4_text";
-    EXPECT_EQ(plan->experts_apart, stacks);
-    EXPECT_EQ(plan->notes.size(), stacks ? 1u : 0u);
+    EXPECT_EQ(plan.experts_apart, stacks);
+    EXPECT_EQ(plan.notes.size(), stacks ? 1u : 0u);
   }
 }
 
@@ -386,10 +378,9 @@ TEST_F(DecodeTest, ASingleScaleNamedLikeBlockScalesIsForTheTensor) {
                number("weight_scale_inv", 0x3E80),
                number("activation_scale", 0x4000)}});
   ASSERT_THAT(Decode(), IsOk());
-  const auto plain = Model::Open(At("plain"));
-  ASSERT_THAT(plain, IsOk());
-  ASSERT_EQ(plain->tensors().size(), 1u);
-  const auto bytes = BytesOf(*plain, name + "weight");
+  ASSERT_OK_AND_ASSIGN(const auto plain, Model::Open(At("plain")));
+  ASSERT_EQ(plain.tensors().size(), 1u);
+  const auto bytes = BytesOf(plain, name + "weight");
   ASSERT_EQ(bytes.size(), size_t{2} * 128 * 256);
   EXPECT_EQ(bytes[0], std::byte{0x80});
   EXPECT_EQ(bytes[1], std::byte{0x3E});

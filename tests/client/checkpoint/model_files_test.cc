@@ -6,6 +6,7 @@
 #include "client/checkpoint/convert/output_directory.h"
 #include "client/checkpoint/model.h"
 #include "fmt/ranges.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/model_writer.h"
 
 namespace quantd::checkpoint {
@@ -16,9 +17,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class ModelFilesTest : public testing::Test {
+class ModelFilesTest : public ModelFixture {
  protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
   void SetUp() override { WriteLlama(At("m")); }
   void Put(const std::string& name, const std::string& text = "x") const {
     const std::string path = At("m/" + name);
@@ -30,7 +30,6 @@ class ModelFilesTest : public testing::Test {
     EXPECT_THAT(model, StatusIs(absl::StatusCode::kInvalidArgument));
     return std::string(model.status().message());
   }
-  TempDir dir_;
 };
 
 TEST_F(ModelFilesTest, CopiesOrNamesEveryFile) {
@@ -80,10 +79,9 @@ TEST_F(ModelFilesTest, CopiesOrNamesEveryFile) {
                                 fmt::join(kind.names, ", "), n,
                                 n == 1 ? "" : "s", n, n == 1 ? "" : "s"));
   }
-  const auto model = Model::Open(At("m"));
-  ASSERT_THAT(model, IsOk());
-  EXPECT_THAT(model->others(), testing::ElementsAreArray(carried));
-  EXPECT_THAT(model->notes(), testing::UnorderedElementsAreArray(notes));
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("m")));
+  EXPECT_THAT(model.others(), testing::ElementsAreArray(carried));
+  EXPECT_THAT(model.notes(), testing::UnorderedElementsAreArray(notes));
 }
 
 TEST_F(ModelFilesTest, CopiesFilesWithOddNamesAndEscapesTheNames) {
@@ -176,9 +174,9 @@ TEST_F(ModelFilesTest, SuggestsARemedyForDirectoriesThatAreNotModels) {
     EXPECT_THAT(Refusal(), HasSubstr(c.says));
   }
   Put("x.gguf", "GGUF\3");
-  EXPECT_THAT(Model::Open(At("m/x.gguf")).status().message(),
-              AllOf(HasSubstr("named *.safetensors, but a GGUF file"),
-                    HasSubstr("gguf_file=NAME")));
+  EXPECT_THAT(Model::Open(At("m/x.gguf")),
+              Refused(AllOf(HasSubstr("named *.safetensors, but a GGUF file"),
+                            HasSubstr("gguf_file=NAME"))));
 }
 
 TEST_F(ModelFilesTest, RefusesTooManyFiles) {
@@ -196,13 +194,13 @@ TEST_F(ModelFilesTest, RefusesAnOutputThatContainsTheModel) {
   fs::create_directories(At("out/sub"));
   fs::rename(At("m"), At("out/sub/m"));
   fs::create_directory_symlink(At("out/sub/m"), At("m"));
-  const auto model = Model::Open(At("m"));
-  ASSERT_THAT(model, IsOk());
-  EXPECT_THAT(CheckOutput(*model, At("out")).message(),
-              HasSubstr("the input directory " + At("m") + " is inside it"));
-  EXPECT_THAT(CheckOutput(*model, At("out/sub/m/new")).message(),
-              HasSubstr("it is the input directory"));
-  EXPECT_THAT(CheckOutput(*model, At("out/new")), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("m")));
+  EXPECT_THAT(
+      CheckOutput(model, At("out")),
+      Refused(HasSubstr("the input directory " + At("m") + " is inside it")));
+  EXPECT_THAT(CheckOutput(model, At("out/sub/m/new")),
+              Refused(HasSubstr("it is the input directory")));
+  EXPECT_THAT(CheckOutput(model, At("out/new")), IsOk());
 }
 
 }  // namespace

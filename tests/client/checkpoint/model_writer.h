@@ -57,12 +57,12 @@ inline void WriteSafetensors(const std::string& path,
   for (const WrittenTensor& t : tensors) {
     planned.push_back({t.name, t.dtype, t.shape, 0, t.bytes.size()});
   }
-  auto writer = safetensors::Writer::Create(path, planned, metadata);
-  ASSERT_THAT(writer, IsOk());
+  ASSERT_OK_AND_ASSIGN(auto writer,
+                       safetensors::Writer::Create(path, planned, metadata));
   for (const WrittenTensor& t : tensors) {
-    ASSERT_THAT(writer->Append(t.name, t.bytes), IsOk());
+    ASSERT_THAT(writer.Append(t.name, t.bytes), IsOk());
   }
-  ASSERT_THAT(writer->Commit(), IsOk());
+  ASSERT_THAT(writer.Commit(), IsOk());
 }
 
 // Writes a directory as on a model hub, with a shard for each list of tensors.

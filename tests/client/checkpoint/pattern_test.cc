@@ -7,29 +7,25 @@ namespace quantd::checkpoint {
 namespace {
 
 TEST(PatternTest, NamesAndGlobsMatchAsAWhole) {
-  const auto exact = Pattern::Parse("lm_head");
-  ASSERT_THAT(exact, IsOk());
-  EXPECT_TRUE(exact->Matches("lm_head"));
-  EXPECT_FALSE(exact->Matches("model.lm_head"));
-  EXPECT_FALSE(exact->Matches("lm_head2"));
-  const auto glob = Pattern::Parse("model.layers.?.*.down_proj");
-  ASSERT_THAT(glob, IsOk());
-  EXPECT_TRUE(glob->Matches("model.layers.1.mlp.down_proj"));
-  EXPECT_FALSE(glob->Matches("model.layers.11.mlp.down_proj"));
-  EXPECT_FALSE(glob->Matches("model_layers.1.mlp.down_proj"));
-  const auto tensor = Pattern::Parse("lm_head.weight");
-  ASSERT_THAT(tensor, IsOk());
-  EXPECT_TRUE(tensor->Matches("lm_head"));
+  ASSERT_OK_AND_ASSIGN(const auto exact, Pattern::Parse("lm_head"));
+  EXPECT_TRUE(exact.Matches("lm_head"));
+  EXPECT_FALSE(exact.Matches("model.lm_head"));
+  EXPECT_FALSE(exact.Matches("lm_head2"));
+  ASSERT_OK_AND_ASSIGN(const auto glob,
+                       Pattern::Parse("model.layers.?.*.down_proj"));
+  EXPECT_TRUE(glob.Matches("model.layers.1.mlp.down_proj"));
+  EXPECT_FALSE(glob.Matches("model.layers.11.mlp.down_proj"));
+  EXPECT_FALSE(glob.Matches("model_layers.1.mlp.down_proj"));
+  ASSERT_OK_AND_ASSIGN(const auto tensor, Pattern::Parse("lm_head.weight"));
+  EXPECT_TRUE(tensor.Matches("lm_head"));
 }
 
 TEST(PatternTest, ExpressionsMatchFromTheStartAsInPython) {
-  const auto p = Pattern::Parse("re:.*down_proj");
-  ASSERT_THAT(p, IsOk());
-  EXPECT_TRUE(p->Matches("model.layers.1.mlp.down_proj"));
-  EXPECT_TRUE(p->Matches("model.layers.1.mlp.down_proj_2"));
-  const auto bare = Pattern::Parse("re:down_proj");
-  ASSERT_THAT(bare, IsOk());
-  EXPECT_FALSE(bare->Matches("model.layers.1.mlp.down_proj"));
+  ASSERT_OK_AND_ASSIGN(const auto p, Pattern::Parse("re:.*down_proj"));
+  EXPECT_TRUE(p.Matches("model.layers.1.mlp.down_proj"));
+  EXPECT_TRUE(p.Matches("model.layers.1.mlp.down_proj_2"));
+  ASSERT_OK_AND_ASSIGN(const auto bare, Pattern::Parse("re:down_proj"));
+  EXPECT_FALSE(bare.Matches("model.layers.1.mlp.down_proj"));
 }
 
 TEST(PatternTest, RefusesInvalidPatterns) {
@@ -41,9 +37,8 @@ TEST(PatternTest, RefusesInvalidPatterns) {
 }
 
 TEST(PatternTest, MatchesHostileExpressionsInLinearTime) {
-  const auto p = Pattern::Parse("re:(a*)*(a*)*(a*)*b");
-  ASSERT_THAT(p, IsOk());
-  EXPECT_FALSE(p->Matches(std::string(100'000, 'a')));
+  ASSERT_OK_AND_ASSIGN(const auto p, Pattern::Parse("re:(a*)*(a*)*(a*)*b"));
+  EXPECT_FALSE(p.Matches(std::string(100'000, 'a')));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Tests of conversion plans, which need only the headers of a model's files.
-#include "client/checkpoint/plan.h"
-
 #include <map>
 #include <set>
 
+#include "client/checkpoint/plan.h"
 #include "fmt/ranges.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/model_writer.h"
 
 namespace quantd::checkpoint {
@@ -16,18 +16,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class PlannerTest : public testing::Test {
+class PlannerTest : public ModelFixture {
  protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
-  // Plans the conversion of the model in "m". The fixture keeps the model, to
-  // which the plan refers.
-  absl::StatusOr<ConversionPlan> Plan(const Selection& selection = {}) {
-    auto model = Model::Open(At("m"));
-    EXPECT_THAT(model, IsOk());
-    if (!model.ok()) return model.status();
-    model_ = *std::move(model);
-    return MakeConversionPlan(model_, selection);
-  }
   static std::vector<std::string> Modules(const FusedWeights& group) {
     std::vector<std::string> names;
     for (const Weight& w : group.weights) names.push_back(w.module);
@@ -38,15 +28,6 @@ class PlannerTest : public testing::Test {
     std::vector<std::vector<std::string>> groups;
     for (const FusedWeights& g : plan.groups) groups.push_back(Modules(g));
     return groups;
-  }
-  static const safetensors::Tensor* Output(const ConversionPlan& plan,
-                                           std::string_view name) {
-    for (const OutputShard& shard : plan.shards) {
-      for (const safetensors::Tensor& t : shard.tensors) {
-        if (t.name == name) return &t;
-      }
-    }
-    return nullptr;
   }
   // Returns "<suffix> <dtype> [<shape>]; " for each output of a module, sorted.
   static std::string Outputs(const ConversionPlan& plan,
@@ -61,16 +42,13 @@ class PlannerTest : public testing::Test {
     }
     return fmt::format("{}", fmt::join(parts, ""));
   }
-  TempDir dir_;
-  Model model_;
 };
 
 TEST_F(PlannerTest, QuantizesLlamaLayersAndGroupsFusedWeights) {
   WriteLlama(At("m"));
-  const auto plan = Plan();
-  ASSERT_THAT(plan, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan());
   const std::string l0 = "model.layers.0.", l1 = "model.layers.1.";
-  EXPECT_THAT(Groups(*plan),
+  EXPECT_THAT(Groups(plan),
               testing::UnorderedElementsAre(
                   ElementsAre(l0 + "self_attn.q_proj", l0 + "self_attn.k_proj",
                               l0 + "self_attn.v_proj"),
@@ -83,12 +61,12 @@ TEST_F(PlannerTest, QuantizesLlamaLayersAndGroupsFusedWeights) {
                   ElementsAre(l1 + "self_attn.o_proj"),
                   ElementsAre(l1 + "mlp.gate_proj", l1 + "mlp.up_proj"),
                   ElementsAre(l1 + "mlp.down_proj")));
-  EXPECT_EQ(plan->copies.size(), 7u);
-  ASSERT_EQ(plan->left_out.size(), 2u);
-  EXPECT_EQ(plan->left_out[0].role, Role::kEmbedding);
-  EXPECT_EQ(plan->left_out[1].module, "lm_head");
-  EXPECT_THAT(plan->notes, IsEmpty());
-  EXPECT_EQ(plan->shards[1].metadata.at("format"), "pt");
+  EXPECT_EQ(plan.copies.size(), 7u);
+  ASSERT_EQ(plan.left_out.size(), 2u);
+  EXPECT_EQ(plan.left_out[0].role, Role::kEmbedding);
+  EXPECT_EQ(plan.left_out[1].module, "lm_head");
+  EXPECT_THAT(plan.notes, IsEmpty());
+  EXPECT_EQ(plan.shards[1].metadata.at("format"), "pt");
 }
 // Engines use one global scale, in one dtype, for all weights of a fused
 // module.
@@ -98,10 +76,9 @@ TEST_F(PlannerTest, ConvertsFusedMembersToOneDtype) {
     if (t.name == "model.layers.0.mlp.up_proj.weight") t.dtype = "F16";
   }
   WriteModel(At("m"), LlamaConfig(), shards);
-  const auto plan = Plan();
-  ASSERT_THAT(plan, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan());
   size_t widened = 0;
-  for (const FusedWeights& group : plan->groups) {
+  for (const FusedWeights& group : plan.groups) {
     for (const Weight& w : group.weights) {
       EXPECT_EQ(w.dtype(), group.weights.front().dtype()) << w.module;
       widened += w.dtype() == "F32";
@@ -146,10 +123,10 @@ TEST_F(PlannerTest, WritesThePartsOfEachDialect) {
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(fmt::format("{} {}", Name(c.dialect), Name(c.format)));
-    const auto plan = Plan({.dialect = c.dialect, .format = c.format});
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_EQ(Outputs(*plan, "model.layers.0.mlp.gate_proj"), c.outputs);
-    EXPECT_EQ(Outputs(*plan, "lm_head"), ".weight BF16 [96,128]; ");
+    ASSERT_OK_AND_ASSIGN(const auto plan,
+                         Plan({.dialect = c.dialect, .format = c.format}));
+    EXPECT_EQ(Outputs(plan, "model.layers.0.mlp.gate_proj"), c.outputs);
+    EXPECT_EQ(Outputs(plan, "lm_head"), ".weight BF16 [96,128]; ");
   }
 }
 
@@ -166,12 +143,11 @@ TEST_F(PlannerTest, RefusesUnknownPairsAndListsTheKnownOnes) {
                     HasSubstr("got nvfp4")));
   EXPECT_THAT(bad(Dialect::kNone, WeightFormat::kNvfp4),
               HasSubstr("bf16 with --dialect none"));
-  const auto other = Plan({.profile = Profile::kModelopt047});
-  ASSERT_FALSE(other.ok());
-  EXPECT_THAT(std::string(other.status().message()),
-              AllOf(HasSubstr("--profile: expected a profile that writes nvfp4 "
+  EXPECT_THAT(
+      Plan({.profile = Profile::kModelopt047}),
+      Refused(AllOf(HasSubstr("--profile: expected a profile that writes nvfp4 "
                               "as compressed-tensors stores it"),
-                    HasSubstr("got modelopt@0.47")));
+                    HasSubstr("got modelopt@0.47"))));
   EXPECT_THAT(Plan({.profile = Profile::kTe}), IsOk());
 }
 
@@ -180,12 +156,10 @@ TEST_F(PlannerTest, PatternsSelectWeights) {
   const auto only = Plan({.only = {"*.down_proj"}});
   ASSERT_THAT(only, IsOk());
   EXPECT_EQ(only->weights(), 2u);
-  const auto ignore = Plan({.ignore = {"re:.*self_attn"}});
-  ASSERT_THAT(ignore, IsOk());
-  EXPECT_EQ(ignore->weights(), 6u);
-  const auto include = Plan({.include = {"lm_head"}});
-  ASSERT_THAT(include, IsOk());
-  EXPECT_EQ(include->weights(), 15u);
+  ASSERT_OK_AND_ASSIGN(const auto ignore, Plan({.ignore = {"re:.*self_attn"}}));
+  EXPECT_EQ(ignore.weights(), 6u);
+  ASSERT_OK_AND_ASSIGN(const auto include, Plan({.include = {"lm_head"}}));
+  EXPECT_EQ(include.weights(), 15u);
   const auto rules =
       Plan({.rules = {"re:.*layers.0.*down_proj=bf16", "re:.*down_proj=fp8"}});
   ASSERT_THAT(rules, IsOk());
@@ -196,21 +170,19 @@ TEST_F(PlannerTest, PatternsSelectWeights) {
                 StatusIs(absl::StatusCode::kInvalidArgument))
         << rule;
   }
-  const auto none = Plan({.only = {"lm_head"}});
-  ASSERT_FALSE(none.ok());
-  EXPECT_THAT(std::string(none.status().message()),
-              AllOf(HasSubstr("no weight is left to quantize"),
-                    HasSubstr("output heads, like lm_head")));
+  EXPECT_THAT(Plan({.only = {"lm_head"}}),
+              Refused(AllOf(HasSubstr("no weight is left to quantize"),
+                            HasSubstr("output heads, like lm_head"))));
 }
 
 TEST_F(PlannerTest, NotesAPartlyQuantizedFusedModule) {
   WriteLlama(At("m"));
-  const auto torn = Plan({.ignore = {"*.0.self_attn.k_proj"}});
-  ASSERT_THAT(torn, IsOk());
-  EXPECT_THAT(torn->notes, ElementsAre(HasSubstr("layers.0.self_attn.k_proj")));
-  const auto mixed = Plan({.rules = {"*.0.mlp.up_proj=fp8"}});
-  ASSERT_THAT(mixed, IsOk());
-  EXPECT_THAT(mixed->notes, ElementsAre(HasSubstr("model.layers.0.mlp")));
+  ASSERT_OK_AND_ASSIGN(const auto torn,
+                       Plan({.ignore = {"*.0.self_attn.k_proj"}}));
+  EXPECT_THAT(torn.notes, ElementsAre(HasSubstr("layers.0.self_attn.k_proj")));
+  ASSERT_OK_AND_ASSIGN(const auto mixed,
+                       Plan({.rules = {"*.0.mlp.up_proj=fp8"}}));
+  EXPECT_THAT(mixed.notes, ElementsAre(HasSubstr("model.layers.0.mlp")));
 }
 
 TEST_F(PlannerTest, HandlesExpertsRoutersTowersAndMtpHeads) {
@@ -228,16 +200,15 @@ TEST_F(PlannerTest, HandlesExpertsRoutersTowersAndMtpHeads) {
                Bf16("vision_tower.layers.0.q_proj.weight", {128, 128}),
                Bf16("model.layers.2.mlp.down_proj.weight", {128, 32}),
                Bf16("mtp.fc.weight", {128, 128})}});
-  const auto plan = Plan();
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(Groups(*plan),
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan());
+  EXPECT_THAT(Groups(plan),
               ElementsAre(ElementsAre(l + "mlp.experts.0.gate_proj",
                                       l + "mlp.experts.0.up_proj"),
                           ElementsAre(l + "mlp.experts.0.down_proj"),
                           ElementsAre(l + "block_sparse_moe.experts.1.w1",
                                       l + "block_sparse_moe.experts.1.w3")));
   std::map<std::string, Role> roles;
-  for (const LeftOut& left : plan->left_out) roles[left.module] = left.role;
+  for (const LeftOut& left : plan.left_out) roles[left.module] = left.role;
   EXPECT_EQ(roles.at(l + "mlp.gate"), Role::kRouter);
   EXPECT_EQ(roles.at(l + "mlp.shared_expert_gate"), Role::kRouter);
   EXPECT_EQ(roles.at("vision_tower.layers.0.q_proj"), Role::kVision);
@@ -253,17 +224,16 @@ TEST_F(PlannerTest, GroupsUnknownArchitecturesByShapeWithANote) {
                Bf16("blocks.0.beta.weight", {64, 64}),
                Bf16("blocks.0.gamma.weight", {32, 96}),
                Bf16("blocks.0.attn.o_proj.weight", {32, 64})}});
-  const auto plan = Plan({.include = {"*"}});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(Groups(*plan),
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan({.include = {"*"}}));
+  EXPECT_THAT(Groups(plan),
               ElementsAre(ElementsAre("blocks.0.alpha", "blocks.0.beta"),
                           ElementsAre("blocks.0.gamma"),
                           ElementsAre("blocks.0.attn.o_proj")));
-  EXPECT_THAT(plan->notes,
+  EXPECT_THAT(plan.notes,
               ElementsAre(HasSubstr("unknown architecture marvin")));
-  const auto fused = Plan({.include = {"*"}, .fuse = {"gamma,beta"}});
-  ASSERT_THAT(fused, IsOk());
-  EXPECT_THAT(Groups(*fused),
+  ASSERT_OK_AND_ASSIGN(const auto fused,
+                       Plan({.include = {"*"}, .fuse = {"gamma,beta"}}));
+  EXPECT_THAT(Groups(fused),
               Contains(ElementsAre("blocks.0.beta", "blocks.0.gamma")));
   for (const char* bad : {"gamma", "a,,b", "a.b,c"}) {
     EXPECT_THAT(Plan({.fuse = {bad}}),
@@ -277,11 +247,10 @@ TEST_F(PlannerTest, LeavesOutShapesThatTheFormatLacks) {
              {{Bf16("model.layers.0.mlp.down_proj.weight", {8, 24}),
                Bf16("model.layers.0.self_attn.o_proj.weight", {8, 32}),
                Bf16("model.layers.1.self_attn.o_proj.weight", {0, 32})}});
-  const auto plan = Plan();
-  ASSERT_THAT(plan, IsOk());
-  ASSERT_EQ(plan->left_out.size(), 2u);
-  EXPECT_THAT(plan->left_out[0].reason, HasSubstr("multiple of 16"));
-  EXPECT_THAT(plan->left_out[1].reason, HasSubstr("empty"));
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan());
+  ASSERT_EQ(plan.left_out.size(), 2u);
+  EXPECT_THAT(plan.left_out[0].reason, HasSubstr("multiple of 16"));
+  EXPECT_THAT(plan.left_out[1].reason, HasSubstr("empty"));
 }
 
 TEST_F(PlannerTest, SplitsStackedExperts) {
@@ -297,15 +266,14 @@ TEST_F(PlannerTest, SplitsStackedExperts) {
                  Bf16(experts + ".down_proj",
                       swapped ? std::vector<int64_t>{3, 32, 128}
                               : std::vector<int64_t>{3, 128, 32})}});
-    const auto plan = Plan();
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_EQ(plan->weights(), 9u);
-    EXPECT_THAT(Groups(*plan), Contains(ElementsAre(experts + ".2.gate_proj",
-                                                    experts + ".2.up_proj")));
-    EXPECT_EQ(Outputs(*plan, experts + ".1.up_proj"),
+    ASSERT_OK_AND_ASSIGN(const auto plan, Plan());
+    EXPECT_EQ(plan.weights(), 9u);
+    EXPECT_THAT(Groups(plan), Contains(ElementsAre(experts + ".2.gate_proj",
+                                                   experts + ".2.up_proj")));
+    EXPECT_EQ(Outputs(plan, experts + ".1.up_proj"),
               ".weight_global_scale F32 [1]; .weight_packed U8 [32,64]; "
               ".weight_scale F8_E4M3 [32,8]; ");
-    for (const FusedWeights& group : plan->groups) {
+    for (const FusedWeights& group : plan.groups) {
       for (const Weight& w : group.weights) {
         EXPECT_EQ(w.transposed, swapped);
         if (w.module != experts + ".1.up_proj") continue;
@@ -317,10 +285,10 @@ TEST_F(PlannerTest, SplitsStackedExperts) {
   }
   config["model_type"] = "gpt_oss";
   WriteFile(At("m/config.json"), config.dump());
-  const auto stacked =
-      Plan({.dialect = Dialect::kGptOss, .format = WeightFormat::kMxfp4});
-  ASSERT_THAT(stacked, IsOk());
-  EXPECT_EQ(Outputs(*stacked, experts + ".gate_up_proj"),
+  ASSERT_OK_AND_ASSIGN(
+      const auto stacked,
+      Plan({.dialect = Dialect::kGptOss, .format = WeightFormat::kMxfp4}));
+  EXPECT_EQ(Outputs(stacked, experts + ".gate_up_proj"),
             "_blocks U8 [3,64,4,16]; _scales U8 [3,64,4]; ");
 }
 
@@ -339,17 +307,14 @@ TEST_F(PlannerTest, RefusesQuantizedAndInconsistentModels) {
   const WrittenTensor global = part(".weight_global_scale", "F32", {1});
   WriteModel(At("m"), LlamaConfig(), {{packed, scale, global}});
   auto plan = Plan();
-  ASSERT_FALSE(plan.ok());
-  EXPECT_THAT(std::string(plan.status().message()),
-              HasSubstr("already quantized (" + m +
+  EXPECT_THAT(
+      plan,
+      Refused(HasSubstr("already quantized (" + m +
                         " is nvfp4 by compressed-tensors), and quantizing "
-                        "4-bit weights again would lose more accuracy"));
+                        "4-bit weights again would lose more accuracy")));
   WriteModel(At("m"), LlamaConfig(),
              {{packed, scale, global, Bf16(m + ".weight", {32, 32})}});
-  plan = Plan();
-  ASSERT_FALSE(plan.ok());
-  EXPECT_THAT(std::string(plan.status().message()),
-              HasSubstr("is stored twice, in two dialects"));
+  EXPECT_THAT(Plan(), Refused(HasSubstr("is stored twice, in two dialects")));
   // FP8 weights can be read, but not beside weights in unknown formats.
   const std::string up = "model.layers.0.mlp.up_proj.weight";
   const std::vector<WrittenTensor> fp8 = {
@@ -363,17 +328,13 @@ TEST_F(PlannerTest, RefusesQuantizedAndInconsistentModels) {
              {{fp8[0],
                fp8[1],
                {up, "I8", {32, 32}, {zeros.begin(), zeros.begin() + 1024}}}});
-  plan = Plan();
-  ASSERT_FALSE(plan.ok());
-  EXPECT_THAT(std::string(plan.status().message()),
-              HasSubstr("mlp.up_proj: its tensors fit no known dialect"));
+  EXPECT_THAT(
+      Plan(),
+      Refused(HasSubstr("mlp.up_proj: its tensors fit no known dialect")));
   ModelJson config = LlamaConfig();
   config["quantization_config"] = {{"quant_method", "awq"}};
   WriteModel(At("m"), config, {{Bf16(m + ".weight", {32, 32})}});
-  plan = Plan();
-  ASSERT_FALSE(plan.ok());
-  EXPECT_THAT(std::string(plan.status().message()),
-              HasSubstr("has quantization_config"));
+  EXPECT_THAT(Plan(), Refused(HasSubstr("has quantization_config")));
 }
 
 TEST_F(PlannerTest, NamesOrRefusesWeightsWithoutAnInputScale) {
@@ -381,19 +342,19 @@ TEST_F(PlannerTest, NamesOrRefusesWeightsWithoutAnInputScale) {
   const std::string first = "model.layers.0.mlp.down_proj";
   const std::string second = "model.layers.1.mlp.down_proj";
   Selection s = {.only = {"*.down_proj"}, .input_amax = {{"down_proj", 3.0f}}};
-  EXPECT_THAT(Plan(s).status().message(),
-              HasSubstr("none of the 2 weights, for example not " + first));
+  EXPECT_THAT(
+      Plan(s),
+      Refused(HasSubstr("none of the 2 weights, for example not " + first)));
   s.input_amax = {{first, 3.0f}};
-  const auto some = Plan(s);
-  ASSERT_THAT(some, IsOk());
-  EXPECT_NE(Output(*some, first + ".input_global_scale"), nullptr);
-  EXPECT_EQ(Output(*some, second + ".input_global_scale"), nullptr);
-  EXPECT_THAT(some->notes,
+  ASSERT_OK_AND_ASSIGN(const auto some, Plan(s));
+  EXPECT_NE(Output(some, first + ".input_global_scale"), nullptr);
+  EXPECT_EQ(Output(some, second + ".input_global_scale"), nullptr);
+  EXPECT_THAT(some.notes,
               testing::Contains(HasSubstr("the module: " + second)));
   s.dialect = Dialect::kModelOpt;
   s.format = WeightFormat::kFp8;
-  EXPECT_THAT(Plan(s).status().message(),
-              HasSubstr(second + ": with --dialect modelopt"));
+  EXPECT_THAT(Plan(s),
+              Refused(HasSubstr(second + ": with --dialect modelopt")));
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
+#include "client/checkpoint/lint/finding.h"
 #include "client/checkpoint/model.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
@@ -90,6 +92,10 @@ inline Planted Clean(Nvfp4Names names, float amax = 0.5f) {
     p.original.push_back(t);
   }
   return p;
+}
+
+inline void PrintTo(const Finding& f, std::ostream* out) {
+  *out << f.rule << " " << f.where << ": " << f.text;
 }
 
 inline Model WritePlanted(const std::string& path, const Planted& p) {

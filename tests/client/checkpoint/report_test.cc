@@ -4,6 +4,7 @@
 
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/names.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {
@@ -17,9 +18,8 @@ using testing::Not;
 
 const char kAttention[] = "model.layers.0.self_attn.";
 
-class ReportTest : public testing::Test {
+class ReportTest : public ModelFixture {
  protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
   // Writes both models and returns the report on them.
   Report Made(const std::vector<WrittenTensor>& original,
               const std::vector<WrittenTensor>& quantized,
@@ -38,7 +38,6 @@ class ReportTest : public testing::Test {
     EXPECT_THAT(report, IsOk());
     return *std::move(report);
   }
-  TempDir dir_;
 };
 
 void Take(const MadeNvfp4& made, std::vector<WrittenTensor>* original,

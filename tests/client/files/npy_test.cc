@@ -30,10 +30,10 @@ constexpr char kGood[] =
 
 TEST(Npy, ReadsAllVersionsAndSpellings) {
   for (const char major : {1, 2, 3}) {
-    const auto header = ParseHeader(FileOf(kGood, 24, major));
-    ASSERT_THAT(header, IsOk());
-    EXPECT_EQ(header->dtype, DType::kF32);
-    EXPECT_EQ(header->shape, (std::vector<int64_t>{2, 3}));
+    ASSERT_OK_AND_ASSIGN(const auto header,
+                         ParseHeader(FileOf(kGood, 24, major)));
+    EXPECT_EQ(header.dtype, DType::kF32);
+    EXPECT_EQ(header.shape, (std::vector<int64_t>{2, 3}));
   }
   const std::pair<const char*, size_t> good[] = {
       {"{\"shape\":(4,),\"descr\":\"<f2\",\"fortran_order\":False}", 8},
@@ -95,9 +95,7 @@ TEST(Npy, RefusesMaliciousHeaders) {
       {"__import__('os')", 0, "expected '{'"},
   };
   for (const auto& [dict, data, says] : cases) {
-    const auto header = ParseHeader(FileOf(dict, data));
-    ASSERT_THAT(header, StatusIs(absl::StatusCode::kInvalidArgument)) << dict;
-    EXPECT_THAT(std::string(header.status().message()), HasSubstr(says))
+    EXPECT_THAT(ParseHeader(FileOf(dict, data)), Refused(HasSubstr(says)))
         << dict;
   }
   std::string deep = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
@@ -132,14 +130,13 @@ TEST(Npy, WritesWhatItReads) {
       {2, 6}, {12}, {1, 2, 2, 3}, {12, 1}};
   for (const auto& shape : shapes) {
     ASSERT_THAT(Write(path, DType::kF16, shape, bytes), IsOk());
-    const auto file = File::Open(path);
-    ASSERT_THAT(file, IsOk());
-    EXPECT_EQ(file->header().dtype, DType::kF16);
-    EXPECT_EQ(file->header().shape, shape);
-    EXPECT_EQ(file->header().data_offset % 64, 0u);
-    ASSERT_EQ(file->size_bytes(), bytes.size());
+    ASSERT_OK_AND_ASSIGN(const auto file, File::Open(path));
+    EXPECT_EQ(file.header().dtype, DType::kF16);
+    EXPECT_EQ(file.header().shape, shape);
+    EXPECT_EQ(file.header().data_offset % 64, 0u);
+    ASSERT_EQ(file.size_bytes(), bytes.size());
     std::vector<std::byte> read(24);
-    ASSERT_THAT(file->Read(0, absl::MakeSpan(read)), IsOk());
+    ASSERT_THAT(file.Read(0, absl::MakeSpan(read)), IsOk());
     EXPECT_EQ(read, bytes);
   }
   EXPECT_EQ(dir.files(), 1u);

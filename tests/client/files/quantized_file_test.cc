@@ -36,33 +36,32 @@ class QuantizedFiles : public testing::Test {
   void ExpectKept(const QuantizedTensor& q) {
     const std::string path = dir_ / "q.safetensors";
     ASSERT_THAT(q.Save(path, "a.b"), IsOk());
-    const auto loaded = QuantizedTensor::Load(path);
-    ASSERT_THAT(loaded, IsOk());
-    EXPECT_EQ(loaded->shape(), q.shape());
-    EXPECT_EQ(loaded->dtype(), q.dtype());
-    EXPECT_EQ(loaded->format(), q.format());
-    EXPECT_EQ(loaded->usage(), q.usage());
-    EXPECT_EQ(Kept(loaded->options(), q), Kept(q.options(), q));
+    ASSERT_OK_AND_ASSIGN(const auto loaded, QuantizedTensor::Load(path));
+    EXPECT_EQ(loaded.shape(), q.shape());
+    EXPECT_EQ(loaded.dtype(), q.dtype());
+    EXPECT_EQ(loaded.format(), q.format());
+    EXPECT_EQ(loaded.usage(), q.usage());
+    EXPECT_EQ(Kept(loaded.options(), q), Kept(q.options(), q));
     for (const TensorSpec& spec : q.parts()) {
       const bool state = spec.kind == TensorKind::kAmaxHistory ||
                          spec.kind == TensorKind::kNextScale;
-      EXPECT_EQ(loaded->part(spec.kind) == nullptr, state) << Name(spec.kind);
+      EXPECT_EQ(loaded.part(spec.kind) == nullptr, state) << Name(spec.kind);
       if (state) continue;
-      EXPECT_EQ(loaded->part(spec.kind)->group_offsets, spec.group_offsets);
+      EXPECT_EQ(loaded.part(spec.kind)->group_offsets, spec.group_offsets);
       EXPECT_TRUE(BytesEq(Name(spec.kind), q.bytes(spec.kind),
-                          loaded->bytes(spec.kind)));
+                          loaded.bytes(spec.kind)));
       const auto address =
-          reinterpret_cast<uintptr_t>(loaded->bytes(spec.kind).data());
+          reinterpret_cast<uintptr_t>(loaded.bytes(spec.kind).data());
       EXPECT_EQ(address % SizeOf(spec.dtype), 0u) << Name(spec.kind);
     }
     if (q.usage() != Usage::kNone) {
-      EXPECT_THAT(loaded->Dequantize(*client_), IsOk());
+      EXPECT_THAT(loaded.Dequantize(*client_), IsOk());
     }
   }
   void ExpectKept(const QuantizerConfig& config, const Input& in) {
-    const auto q = Quantizer(client_, config).Quantize(in.desc, in.data);
-    ASSERT_THAT(q, IsOk());
-    ExpectKept(*q);
+    ASSERT_OK_AND_ASSIGN(const auto q,
+                         Quantizer(client_, config).Quantize(in.desc, in.data));
+    ExpectKept(q);
   }
 
   FakeServer server_;
@@ -83,10 +82,10 @@ TEST_F(QuantizedFiles, KeepEveryFormat) {
       ExpectKept(c, Input({3, 7}));
     }
     Input in({40, 64});
-    const auto grouped =
-        Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {8, 0, 32});
-    ASSERT_THAT(grouped, IsOk());
-    ExpectKept(*grouped);
+    ASSERT_OK_AND_ASSIGN(
+        const auto grouped,
+        Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {8, 0, 32}));
+    ExpectKept(grouped);
   }
 }
 
@@ -179,10 +178,10 @@ TEST(Description, KeepsEveryFieldOfTheOptions) {
   Fill(&all);
   const auto options = wire::FromProto(all);
   ASSERT_THAT(options, IsOk());
-  const auto again = client::ParseDescription(
-      client::Describe({{DType::kBF16, {7, 32}}, *options}));
-  ASSERT_THAT(again, IsOk());
-  EXPECT_EQ(wire::ToProto(again->options).DebugString(), all.DebugString());
+  ASSERT_OK_AND_ASSIGN(const auto again,
+                       client::ParseDescription(client::Describe(
+                           {{DType::kBF16, {7, 32}}, *options})));
+  EXPECT_EQ(wire::ToProto(again.options).DebugString(), all.DebugString());
 }
 
 // The metadata also name the library whose bytes the file has. Their
@@ -199,26 +198,24 @@ TEST_F(QuantizedFiles, KeepEveryProfile) {
       c.options.profile = spec.profile;
       Input in({40, 64});
       ExpectKept(c, in);
-      const auto q = Quantizer(client_, c).Quantize(in.desc, in.data);
-      ASSERT_THAT(q, IsOk());
+      ASSERT_OK_AND_ASSIGN(const auto q,
+                           Quantizer(client_, c).Quantize(in.desc, in.data));
       const std::string path = dir_ / "profile.safetensors";
-      ASSERT_THAT(q->Save(path), IsOk());
-      const auto file = safetensors::File::Open(path);
-      ASSERT_THAT(file, IsOk());
-      EXPECT_EQ(file->metadata().at("quantd.numerics"), spec.name);
-      EXPECT_EQ(file->metadata().at("quantd.version"), "3");
+      ASSERT_THAT(q.Save(path), IsOk());
+      ASSERT_OK_AND_ASSIGN(const auto file, safetensors::File::Open(path));
+      EXPECT_EQ(file.metadata().at("quantd.numerics"), spec.name);
+      EXPECT_EQ(file.metadata().at("quantd.version"), "3");
     }
   }
   QuantizerConfig plain;
   Input in({32, 64});
-  const auto q = Quantizer(client_, plain).Quantize(in.desc, in.data);
-  ASSERT_THAT(q, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto q,
+                       Quantizer(client_, plain).Quantize(in.desc, in.data));
   const std::string path = dir_ / "plain.safetensors";
-  ASSERT_THAT(q->Save(path), IsOk());
-  const auto file = safetensors::File::Open(path);
-  ASSERT_THAT(file, IsOk());
-  EXPECT_EQ(file->metadata().at("quantd.numerics"), "te");
-  EXPECT_EQ(file->metadata().at("quantd.version"), "2");
+  ASSERT_THAT(q.Save(path), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto file, safetensors::File::Open(path));
+  EXPECT_EQ(file.metadata().at("quantd.numerics"), "te");
+  EXPECT_EQ(file.metadata().at("quantd.version"), "2");
 }
 
 // Loads a file of version 1, given byte for byte, of a 2 x 16 tensor.
@@ -229,32 +226,32 @@ TEST_F(QuantizedFiles, VersionOneStillLoads) {
       R"("non_finite":"ignore","rht":{"columnwise":false,"dimension":16,)"
       R"("rowwise":true,"sign_mask":"0xD7E8"},"scale_layout":"linear",)"
       R"("shape":[2,16],"usage":"rowwise"})";
-  auto writer = safetensors::Writer::Create(
-      path,
-      {{"w.rowwise_data", "U8", {2, 8}, 0, 16},
-       {"w.rowwise_scale", "F8_E4M3", {128, 4}, 0, 512},
-       {"w.rowwise_amax", "F32", {1}, 0, 4}},
-      {{"quantd.version", "1"}, {"quantd.tensor.w", kDescription}});
-  ASSERT_THAT(writer, IsOk());
+  ASSERT_OK_AND_ASSIGN(
+      auto writer,
+      safetensors::Writer::Create(
+          path,
+          {{"w.rowwise_data", "U8", {2, 8}, 0, 16},
+           {"w.rowwise_scale", "F8_E4M3", {128, 4}, 0, 512},
+           {"w.rowwise_amax", "F32", {1}, 0, 4}},
+          {{"quantd.version", "1"}, {"quantd.tensor.w", kDescription}}));
   const std::vector<std::byte> codes(16, std::byte{0x21});
   const std::vector<std::byte> scales(512, std::byte{0x38});
   const float amax = 3;
-  ASSERT_THAT(writer->Append("w.rowwise_data", codes), IsOk());
-  ASSERT_THAT(writer->Append("w.rowwise_scale", scales), IsOk());
+  ASSERT_THAT(writer.Append("w.rowwise_data", codes), IsOk());
+  ASSERT_THAT(writer.Append("w.rowwise_scale", scales), IsOk());
   ASSERT_THAT(
-      writer->Append("w.rowwise_amax",
-                     {reinterpret_cast<const std::byte*>(&amax), sizeof amax}),
+      writer.Append("w.rowwise_amax",
+                    {reinterpret_cast<const std::byte*>(&amax), sizeof amax}),
       IsOk());
-  ASSERT_THAT(writer->Commit(), IsOk());
-  const auto q = QuantizedTensor::Load(path);
-  ASSERT_THAT(q, IsOk());
-  EXPECT_EQ(q->format(), Format::kNvfp4);
-  EXPECT_TRUE(q->rowwise()->rotated);
-  EXPECT_THAT(q->rowwise()->amax, testing::ElementsAre(3.0f));
-  EXPECT_EQ(q->rowwise()->scale_layout, Layout::kLinear);
-  EXPECT_EQ(q->options().rounding, Rounding::kNearest);
-  EXPECT_EQ(q->options().rht.sign_mask, kDefaultSignMask);
-  EXPECT_THAT(q->Dequantize(*client_), IsOk());
+  ASSERT_THAT(writer.Commit(), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto q, QuantizedTensor::Load(path));
+  EXPECT_EQ(q.format(), Format::kNvfp4);
+  EXPECT_TRUE(q.rowwise()->rotated);
+  EXPECT_THAT(q.rowwise()->amax, testing::ElementsAre(3.0f));
+  EXPECT_EQ(q.rowwise()->scale_layout, Layout::kLinear);
+  EXPECT_EQ(q.options().rounding, Rounding::kNearest);
+  EXPECT_EQ(q.options().rht.sign_mask, kDefaultSignMask);
+  EXPECT_THAT(q.Dequantize(*client_), IsOk());
 }
 
 TEST_F(QuantizedFiles, RefuseInconsistentOptions) {
@@ -262,22 +259,21 @@ TEST_F(QuantizedFiles, RefuseInconsistentOptions) {
   QuantizerConfig c;
   c.options.format = Format::kMxfp4;
   c.options.rounding = Rounding::kStochastic;
-  const auto q =
-      Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {8, 0, 24});
-  ASSERT_THAT(q, IsOk());
+  ASSERT_OK_AND_ASSIGN(
+      const auto q,
+      Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {8, 0, 24}));
   const std::string path = dir_ / "q.safetensors";
-  ASSERT_THAT(q->Save(path, "t"), IsOk());
-  const auto file = safetensors::File::Open(path);
-  ASSERT_THAT(file, IsOk());
-  const json good = json::parse(file->metadata().at("quantd.tensor.t"));
+  ASSERT_THAT(q.Save(path, "t"), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto file, safetensors::File::Open(path));
+  const json good = json::parse(file.metadata().at("quantd.tensor.t"));
   const auto status_of = [&](const json& description) {
-    std::vector<safetensors::Tensor> parts = file->tensors();
+    std::vector<safetensors::Tensor> parts = file.tensors();
     auto writer = safetensors::Writer::Create(
         dir_ / "bad.safetensors", parts,
         {{"quantd.version", "2"}, {"quantd.tensor.t", description.dump()}});
     for (const safetensors::Tensor& t : parts) {
       std::vector<std::byte> bytes(t.size);
-      EXPECT_THAT(file->Read(t, 0, absl::MakeSpan(bytes)), IsOk());
+      EXPECT_THAT(file.Read(t, 0, absl::MakeSpan(bytes)), IsOk());
       EXPECT_THAT(writer->Append(t.name, bytes), IsOk());
     }
     EXPECT_THAT(writer->Commit(), IsOk());

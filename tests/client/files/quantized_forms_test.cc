@@ -56,34 +56,31 @@ TEST_F(Forms, QuantizerPassesAllOptionsOn) {
   EXPECT_THAT(o->fp8.scale, ElementsAre(4.0f));
   EXPECT_EQ(o->fp8.history->amax.size(), 2u);
   Input in({32, 64});
-  const auto q = delayed.Quantize(in.desc, in.data);
-  ASSERT_THAT(q, IsOk());
-  EXPECT_EQ(q->as<float>(TensorKind::kAmaxHistory).size(), 2u);
-  EXPECT_EQ(q->as<float>(TensorKind::kNextScale)[0], 1.0f);
-  EXPECT_EQ(q->part(TensorKind::kDbias)->dtype, DType::kBF16);
-  EXPECT_TRUE(q->statistics(Usage::kColumnwise).has_value());
-  EXPECT_EQ(q->rowwise()->scale_dtype, DType::kF32);
-  EXPECT_EQ(q->rowwise()->scale.size(), 4u);
+  ASSERT_OK_AND_ASSIGN(const auto q, delayed.Quantize(in.desc, in.data));
+  EXPECT_EQ(q.as<float>(TensorKind::kAmaxHistory).size(), 2u);
+  EXPECT_EQ(q.as<float>(TensorKind::kNextScale)[0], 1.0f);
+  EXPECT_EQ(q.part(TensorKind::kDbias)->dtype, DType::kBF16);
+  EXPECT_TRUE(q.statistics(Usage::kColumnwise).has_value());
+  EXPECT_EQ(q.rowwise()->scale_dtype, DType::kF32);
+  EXPECT_EQ(q.rowwise()->scale.size(), 4u);
 
   QuantizerConfig mx;
   mx.options.format = Format::kMxfp4;
   mx.options.mx.scale_rule = ScaleRule::kFloor;
   mx.options.form.scale_layout = Layout::kSwizzled;
-  const auto m = Make(mx, in);
-  ASSERT_THAT(m, IsOk());
-  EXPECT_EQ(m->rowwise()->scale_layout, Layout::kSwizzled);
-  EXPECT_TRUE(m->rowwise()->amax.empty());
-  EXPECT_EQ(m->options().mx.scale_rule, ScaleRule::kFloor);
+  ASSERT_OK_AND_ASSIGN(const auto m, Make(mx, in));
+  EXPECT_EQ(m.rowwise()->scale_layout, Layout::kSwizzled);
+  EXPECT_TRUE(m.rowwise()->amax.empty());
+  EXPECT_EQ(m.options().mx.scale_rule, ScaleRule::kFloor);
 
   QuantizerConfig rows;
   rows.options.usage = Usage::kRowwise;
   rows.options.form.row_scaled = true;
   rows.options.nvfp4.four_over_six = FourOverSix::kMae;
   rows.options.form.scale_256 = true;
-  const auto r = Make(rows, in);
-  ASSERT_THAT(r, IsOk());
-  EXPECT_EQ(r->rowwise()->amax.size(), 32u);
-  EXPECT_THAT(r->Dequantize(*client_), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto r, Make(rows, in));
+  EXPECT_EQ(r.rowwise()->amax.size(), 32u);
+  EXPECT_THAT(r.Dequantize(*client_), IsOk());
   EXPECT_TRUE(server_.last_dequantize().options().form().scale_256());
   EXPECT_TRUE(server_.last_dequantize().options().form().row_scaled());
 
@@ -91,11 +88,10 @@ TEST_F(Forms, QuantizerPassesAllOptionsOn) {
   QuantizerConfig none;
   none.options.usage = Usage::kNone;
   none.options.dbias = true;
-  const auto b = Make(none, in);
-  ASSERT_THAT(b, IsOk());
-  EXPECT_EQ(b->parts().size(), 1u);
-  EXPECT_FALSE(b->rowwise().has_value());
-  EXPECT_EQ(FieldOf(b->Dequantize(*client_).status()), "usage");
+  ASSERT_OK_AND_ASSIGN(const auto b, Make(none, in));
+  EXPECT_EQ(b.parts().size(), 1u);
+  EXPECT_FALSE(b.rowwise().has_value());
+  EXPECT_EQ(FieldOf(b.Dequantize(*client_).status()), "usage");
 }
 
 TEST_F(Forms, RetriesUseTheSeedOfTheFirstAttempt) {
@@ -106,24 +102,22 @@ TEST_F(Forms, RetriesUseTheSeedOfTheFirstAttempt) {
   const Quantizer quantizer(client_, c);
   std::set<uint64_t> seeds;
   for (int i = 0; i < 4; ++i) {
-    const auto q = quantizer.Quantize(in.desc, in.data);
-    ASSERT_THAT(q, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto q, quantizer.Quantize(in.desc, in.data));
     EXPECT_EQ(server_.last_request().options().stochastic().seed(),
-              q->options().stochastic.seed);
+              q.options().stochastic.seed);
     EXPECT_EQ(server_.last_request().options().stochastic().seed_offset(), 5u);
-    seeds.insert(q->options().stochastic.seed);
+    seeds.insert(q.options().stochastic.seed);
   }
   EXPECT_EQ(seeds.size(), 4u);
   // A retry uses the seed of the first attempt.
   server_.KeepRequests();
   server_.Script({Failure(grpc::StatusCode::UNAVAILABLE),
                   Failure(grpc::StatusCode::UNAVAILABLE)});
-  const auto q = quantizer.Quantize(in.desc, in.data);
-  ASSERT_THAT(q, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto q, quantizer.Quantize(in.desc, in.data));
   const auto tries = server_.requests();
   ASSERT_EQ(tries.size(), 3u);
   for (const v1::QuantizeRequest& r : tries) {
-    EXPECT_EQ(r.options().stochastic().seed(), q->options().stochastic.seed);
+    EXPECT_EQ(r.options().stochastic().seed(), q.options().stochastic.seed);
   }
   c.options.stochastic.seed = 77;
   EXPECT_EQ(Quantizer(client_, c).options()->stochastic.seed, 77u);
@@ -142,17 +136,15 @@ TEST_F(Forms, ReadAsALibraryWithTheSameParts) {
   QuantizerConfig c;
   c.options.usage = Usage::kRowwise;
   c.options.profile = Profile::kModelopt047;
-  const auto q = Make(c, in);
-  ASSERT_THAT(q, IsOk());
-  const auto other = q->ReadAs(Profile::kComfy0240);
-  ASSERT_THAT(other, IsOk());
-  EXPECT_EQ(other->rowwise()->data.data(), q->rowwise()->data.data());
-  EXPECT_THAT(other->Dequantize(*client_), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto q, Make(c, in));
+  ASSERT_OK_AND_ASSIGN(const auto other, q.ReadAs(Profile::kComfy0240));
+  EXPECT_EQ(other.rowwise()->data.data(), q.rowwise()->data.data());
+  EXPECT_THAT(other.Dequantize(*client_), IsOk());
   // te computes its global scale from the amax, which the tensor also has.
-  EXPECT_THAT(q->ReadAs(Profile::kTe), IsOk());
+  EXPECT_THAT(q.ReadAs(Profile::kTe), IsOk());
   for (const Profile refused :
        {Profile::kCompressedTensors020, Profile::kDeepgemm}) {
-    EXPECT_EQ(FieldOf(q->ReadAs(refused).status()), "profile");
+    EXPECT_EQ(FieldOf(q.ReadAs(refused).status()), "profile");
   }
 }
 
@@ -160,17 +152,15 @@ TEST_F(Forms, ReshapeKeepsTheLastDimension) {
   Input in({4, 6, 32});
   QuantizerConfig c;
   c.options.statistics = true;
-  const auto q = Make(c, in);
-  ASSERT_THAT(q, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto q, Make(c, in));
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{24, 32}, {2, 3, 4, 32}, {4, 6, 32}}) {
-    const auto r = q->Reshape(shape);
-    ASSERT_THAT(r, IsOk());
-    EXPECT_EQ(r->shape(), shape);
-    EXPECT_EQ(r->rowwise()->data.data(), q->rowwise()->data.data());
-    EXPECT_EQ(r->columnwise()->data_shape, q->columnwise()->data_shape);
-    EXPECT_TRUE(r->statistics(Usage::kColumnwise).has_value());
-    EXPECT_THAT(r->Dequantize(*client_), IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto r, q.Reshape(shape));
+    EXPECT_EQ(r.shape(), shape);
+    EXPECT_EQ(r.rowwise()->data.data(), q.rowwise()->data.data());
+    EXPECT_EQ(r.columnwise()->data_shape, q.columnwise()->data_shape);
+    EXPECT_TRUE(r.statistics(Usage::kColumnwise).has_value());
+    EXPECT_THAT(r.Dequantize(*client_), IsOk());
   }
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{32, 24},
                                             {4, 5, 32},
@@ -179,29 +169,27 @@ TEST_F(Forms, ReshapeKeepsTheLastDimension) {
                                             {},
                                             {-4, -6, 32},
                                             {4, 6, 32, 1}}) {
-    EXPECT_EQ(FieldOf(q->Reshape(shape).status()), "shape");
+    EXPECT_EQ(FieldOf(q.Reshape(shape).status()), "shape");
   }
   // A vector is one row, and can only become another tensor of one row.
   Input vector({64});
-  const auto v = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), vector);
-  ASSERT_THAT(v, IsOk());
-  const auto row = v->Reshape({1, 1, 64});
-  ASSERT_THAT(row, IsOk());
-  EXPECT_THAT(row->Reshape({64}), IsOk());
-  EXPECT_FALSE(v->Reshape({2, 32}).ok());
+  ASSERT_OK_AND_ASSIGN(const auto v,
+                       Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), vector));
+  ASSERT_OK_AND_ASSIGN(const auto row, v.Reshape({1, 1, 64}));
+  EXPECT_THAT(row.Reshape({64}), IsOk());
+  EXPECT_FALSE(v.Reshape({2, 32}).ok());
   // With another flatten axis, Reshape keeps all dimensions of the columns.
   Input deep({4, 6, 32});
   deep.desc.flatten_axis = 1;
-  const auto d = Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), deep);
-  ASSERT_THAT(d, IsOk());
-  EXPECT_THAT(d->Reshape({2, 2, 6, 32}), IsOk());
-  EXPECT_FALSE(d->Reshape({24, 32}).ok());
+  ASSERT_OK_AND_ASSIGN(const auto d,
+                       Make(ConfigOf(Format::kNvfp4, Usage::kRowwise), deep));
+  EXPECT_THAT(d.Reshape({2, 2, 6, 32}), IsOk());
+  EXPECT_FALSE(d.Reshape({24, 32}).ok());
   // An empty tensor can be reshaped, too.
   Input none({0, 32});
-  const auto empty = Make({}, none);
-  ASSERT_THAT(empty, IsOk());
-  EXPECT_THAT(empty->Reshape({3, 0, 32}), IsOk());
-  EXPECT_FALSE(empty->Reshape({1, 32}).ok());
+  ASSERT_OK_AND_ASSIGN(const auto empty, Make({}, none));
+  EXPECT_THAT(empty.Reshape({3, 0, 32}), IsOk());
+  EXPECT_FALSE(empty.Reshape({1, 32}).ok());
 }
 
 TEST_F(Forms, ScaleLayoutsRoundTrip) {
@@ -211,29 +199,28 @@ TEST_F(Forms, ScaleLayoutsRoundTrip) {
       SCOPED_TRACE(fmt::format("{} {}", Name(format), grouped));
       Input in({200, 224});
       const Quantizer quantizer(client_, ConfigOf(format));
-      const auto q =
+      ASSERT_OK_AND_ASSIGN(
+          const auto q,
           grouped ? quantizer.QuantizeGroups(in.desc, in.data, {70, 0, 130})
-                  : quantizer.Quantize(in.desc, in.data);
-      ASSERT_THAT(q, IsOk());
-      const auto tiles = q->ConvertScaleLayout(Layout::kSwizzled);
-      ASSERT_THAT(tiles, IsOk());
-      EXPECT_EQ(tiles->options().form.scale_layout, Layout::kSwizzled);
-      EXPECT_EQ(tiles->columnwise()->scale_layout, Layout::kSwizzled);
-      EXPECT_EQ(tiles->rowwise()->data.data(), q->rowwise()->data.data());
-      EXPECT_EQ(tiles->rowwise()->scale.size(), q->rowwise()->scale.size());
-      EXPECT_EQ(tiles->size_bytes(), q->size_bytes());
+                  : quantizer.Quantize(in.desc, in.data));
+      ASSERT_OK_AND_ASSIGN(const auto tiles,
+                           q.ConvertScaleLayout(Layout::kSwizzled));
+      EXPECT_EQ(tiles.options().form.scale_layout, Layout::kSwizzled);
+      EXPECT_EQ(tiles.columnwise()->scale_layout, Layout::kSwizzled);
+      EXPECT_EQ(tiles.rowwise()->data.data(), q.rowwise()->data.data());
+      EXPECT_EQ(tiles.rowwise()->scale.size(), q.rowwise()->scale.size());
+      EXPECT_EQ(tiles.size_bytes(), q.size_bytes());
       // The fake server's padding is nonzero; the conversion zeroes it.
-      const auto linear = tiles->ConvertScaleLayout(Layout::kLinear);
-      ASSERT_THAT(linear, IsOk());
-      const auto again = linear->ConvertScaleLayout(Layout::kSwizzled);
-      ASSERT_THAT(again, IsOk());
+      ASSERT_OK_AND_ASSIGN(const auto linear,
+                           tiles.ConvertScaleLayout(Layout::kLinear));
+      ASSERT_OK_AND_ASSIGN(const auto again,
+                           linear.ConvertScaleLayout(Layout::kSwizzled));
       EXPECT_TRUE(
-          BytesEq("rowwise", tiles->rowwise()->scale, again->rowwise()->scale));
-      EXPECT_TRUE(BytesEq("columnwise", tiles->columnwise()->scale,
-                          again->columnwise()->scale));
-      EXPECT_EQ(linear->columnwise()->scale_shape,
-                q->columnwise()->scale_shape);
-      EXPECT_THAT(again->Dequantize(*client_), IsOk());
+          BytesEq("rowwise", tiles.rowwise()->scale, again.rowwise()->scale));
+      EXPECT_TRUE(BytesEq("columnwise", tiles.columnwise()->scale,
+                          again.columnwise()->scale));
+      EXPECT_EQ(linear.columnwise()->scale_shape, q.columnwise()->scale_shape);
+      EXPECT_THAT(again.Dequantize(*client_), IsOk());
       if (grouped) continue;
       const FormatSpec& spec = *FindFormat(format);
       const auto form = [&](Layout layout) {
@@ -243,8 +230,8 @@ TEST_F(Forms, ScaleLayoutsRoundTrip) {
       const CopyGeometry b = form(Layout::kSwizzled);
       for (int64_t l = 0; l < a.lines; ++l) {
         for (int64_t k = 0; k < a.blocks; ++k) {
-          ASSERT_EQ(q->columnwise()->scale[ScaleIndex(a, l, k)],
-                    tiles->columnwise()->scale[ScaleIndex(b, l, k)]);
+          ASSERT_EQ(q.columnwise()->scale[ScaleIndex(a, l, k)],
+                    tiles.columnwise()->scale[ScaleIndex(b, l, k)]);
         }
       }
     }
@@ -252,14 +239,12 @@ TEST_F(Forms, ScaleLayoutsRoundTrip) {
   Input in({32, 128});
   QuantizerConfig c = ConfigOf(Format::kNvfp4Square);
   c.options.form.compact_scales = true;
-  const auto compact = Make(c, in);
-  ASSERT_THAT(compact, IsOk());
-  EXPECT_FALSE(compact->ConvertScaleLayout(Layout::kSwizzled).ok());
-  const auto fp8 = Make(ConfigOf(Format::kFp8E4M3), in);
-  ASSERT_THAT(fp8, IsOk());
-  EXPECT_FALSE(fp8->ConvertScaleLayout(Layout::kSwizzled).ok());
-  EXPECT_THAT(fp8->ConvertScaleLayout(Layout::kLinear), IsOk());
-  EXPECT_FALSE(fp8->ConvertScaleLayout(Layout::kUnspecified).ok());
+  ASSERT_OK_AND_ASSIGN(const auto compact, Make(c, in));
+  EXPECT_FALSE(compact.ConvertScaleLayout(Layout::kSwizzled).ok());
+  ASSERT_OK_AND_ASSIGN(const auto fp8, Make(ConfigOf(Format::kFp8E4M3), in));
+  EXPECT_FALSE(fp8.ConvertScaleLayout(Layout::kSwizzled).ok());
+  EXPECT_THAT(fp8.ConvertScaleLayout(Layout::kLinear), IsOk());
+  EXPECT_FALSE(fp8.ConvertScaleLayout(Layout::kUnspecified).ok());
 }
 
 TEST_F(Forms, GroupsAreSeparateTensors) {
@@ -271,33 +256,31 @@ TEST_F(Forms, GroupsAreSeparateTensors) {
     c.options.dbias = true;
     const bool random = (f.options & kOptStochastic) != 0;
     if (random) c.options.rounding = Rounding::kStochastic;
-    const auto q =
-        Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {16, 0, 32});
-    ASSERT_THAT(q, IsOk());
-    ASSERT_EQ(q->groups(), 3u);
+    ASSERT_OK_AND_ASSIGN(
+        const auto q,
+        Quantizer(client_, c).QuantizeGroups(in.desc, in.data, {16, 0, 32}));
+    ASSERT_EQ(q.groups(), 3u);
     for (size_t g = 0; g < 3; ++g) {
-      const auto one = q->group(g);
-      ASSERT_THAT(one, IsOk());
-      EXPECT_EQ(one->shape(),
-                (std::vector<int64_t>{(*q->options().splits)[g], 64}));
-      EXPECT_EQ(one->groups(), 0u);
+      ASSERT_OK_AND_ASSIGN(const auto one, q.group(g));
+      EXPECT_EQ(one.shape(),
+                (std::vector<int64_t>{(*q.options().splits)[g], 64}));
+      EXPECT_EQ(one.groups(), 0u);
       const size_t amaxes = f.scaling == Scaling::kChannel
-                                ? static_cast<size_t>(one->shape()[0])
+                                ? static_cast<size_t>(one.shape()[0])
                                 : 1;
-      EXPECT_EQ(one->rowwise()->amax.size(), HasAmax(f) ? amaxes : 0u);
-      EXPECT_EQ(one->part(TensorKind::kDbias)->shape,
+      EXPECT_EQ(one.rowwise()->amax.size(), HasAmax(f) ? amaxes : 0u);
+      EXPECT_EQ(one.part(TensorKind::kDbias)->shape,
                 (std::vector<int64_t>{64}));
-      EXPECT_THAT(one->Dequantize(*client_), IsOk());
-      EXPECT_THAT(one->DequantizeCopy(*client_, Usage::kColumnwise), IsOk());
+      EXPECT_THAT(one.Dequantize(*client_), IsOk());
+      EXPECT_THAT(one.DequantizeCopy(*client_, Usage::kColumnwise), IsOk());
     }
     // A row offset matters only for stochastic rounding.
-    EXPECT_EQ(q->group(2)->options().shard.row_offset, random ? 16 : 0);
-    EXPECT_EQ(q->group(2)->options().stochastic.seed,
-              q->options().stochastic.seed);
-    EXPECT_THAT(q->group(3), StatusIs(absl::StatusCode::kOutOfRange));
-    const auto decoded = q->Dequantize(*client_);
-    ASSERT_THAT(decoded, IsOk());
-    EXPECT_EQ(decoded->bytes(TensorKind::kDequantized, 2).size(), 32u * 64 * 2);
+    EXPECT_EQ(q.group(2)->options().shard.row_offset, random ? 16 : 0);
+    EXPECT_EQ(q.group(2)->options().stochastic.seed,
+              q.options().stochastic.seed);
+    EXPECT_THAT(q.group(3), StatusIs(absl::StatusCode::kOutOfRange));
+    ASSERT_OK_AND_ASSIGN(const auto decoded, q.Dequantize(*client_));
+    EXPECT_EQ(decoded.bytes(TensorKind::kDequantized, 2).size(), 32u * 64 * 2);
   }
 }
 
@@ -307,17 +290,16 @@ TEST_F(Forms, GroupsHaveAmaxHistories) {
   c.options.format = Format::kFp8E4M3;
   Quantizer delayed(client_, c);
   delayed.set_delayed_scaling({2, 4}, HistoryOptions{{1, 2, 3, 4, 5, 6}});
-  const auto q = delayed.QuantizeGroups(in.desc, in.data, {16, 16});
-  ASSERT_THAT(q, IsOk());
-  EXPECT_EQ(q->part(TensorKind::kAmaxHistory)->shape,
+  ASSERT_OK_AND_ASSIGN(const auto q,
+                       delayed.QuantizeGroups(in.desc, in.data, {16, 16}));
+  EXPECT_EQ(q.part(TensorKind::kAmaxHistory)->shape,
             (std::vector<int64_t>{2, 3}));
-  EXPECT_EQ(q->as<float>(TensorKind::kNextScale).size(), 2u);
-  const auto second = q->group(1);
-  ASSERT_THAT(second, IsOk());
-  EXPECT_THAT(second->options().fp8.scale, ElementsAre(4.0f));
-  EXPECT_THAT(second->options().fp8.history->amax, ElementsAre(4, 5, 6));
-  EXPECT_EQ(second->as<float>(TensorKind::kAmaxHistory).data(),
-            q->as<float>(TensorKind::kAmaxHistory).data() + 3);
+  EXPECT_EQ(q.as<float>(TensorKind::kNextScale).size(), 2u);
+  ASSERT_OK_AND_ASSIGN(const auto second, q.group(1));
+  EXPECT_THAT(second.options().fp8.scale, ElementsAre(4.0f));
+  EXPECT_THAT(second.options().fp8.history->amax, ElementsAre(4, 5, 6));
+  EXPECT_EQ(second.as<float>(TensorKind::kAmaxHistory).data(),
+            q.as<float>(TensorKind::kAmaxHistory).data() + 3);
 }
 
 TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
@@ -329,25 +311,22 @@ TEST_F(Forms, GroupsMayEndBeforeTheTensor) {
   partial.options.partial_splits = true;
   const Quantizer quantizer(client_, partial);
   EXPECT_THAT(quantizer.Quantize(in.desc, in.data), IsOk());
-  const auto q = quantizer.QuantizeGroups(in.desc, in.data, {16, 20});
-  ASSERT_THAT(q, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto q,
+                       quantizer.QuantizeGroups(in.desc, in.data, {16, 20}));
   EXPECT_TRUE(server_.last_request().options().splits().partial());
   EXPECT_EQ(server_.last_request().payload().size(), in.data.size());
-  EXPECT_EQ(q->shape(), in.desc.shape);
-  EXPECT_EQ(q->rowwise()->data_shape, (std::vector<int64_t>{36, 32}));
-  EXPECT_EQ(q->group(1)->shape(), (std::vector<int64_t>{20, 64}));
-  const auto decoded = q->Dequantize(*client_);
-  ASSERT_THAT(decoded, IsOk());
-  EXPECT_EQ(decoded->part(TensorKind::kDequantized)->shape,
+  EXPECT_EQ(q.shape(), in.desc.shape);
+  EXPECT_EQ(q.rowwise()->data_shape, (std::vector<int64_t>{36, 32}));
+  EXPECT_EQ(q.group(1)->shape(), (std::vector<int64_t>{20, 64}));
+  ASSERT_OK_AND_ASSIGN(const auto decoded, q.Dequantize(*client_));
+  EXPECT_EQ(decoded.part(TensorKind::kDequantized)->shape,
             (std::vector<int64_t>{36, 64}));
-  const auto reshaped = q->Reshape({40, 64});
-  ASSERT_THAT(reshaped, IsOk());
-  EXPECT_THAT(reshaped->ConvertScaleLayout(Layout::kSwizzled), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto reshaped, q.Reshape({40, 64}));
+  EXPECT_THAT(reshaped.ConvertScaleLayout(Layout::kSwizzled), IsOk());
   const std::string path = (dir_.path() / "partial.safetensors").string();
-  ASSERT_THAT(q->Save(path), IsOk());
-  const auto loaded = QuantizedTensor::Load(path);
-  ASSERT_THAT(loaded, IsOk());
-  EXPECT_TRUE(loaded->options().partial_splits);
+  ASSERT_THAT(q.Save(path), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto loaded, QuantizedTensor::Load(path));
+  EXPECT_TRUE(loaded.options().partial_splits);
 }
 
 // The client refuses lists that are too long before it sends them.
@@ -357,9 +336,9 @@ TEST_F(Forms, SendsLongListsAndRefusesTooLongOnes) {
   o.format = Format::kFp8E4M3;
   o.fp8.scale = {1};
   o.fp8.history = HistoryOptions{std::vector<float>(65536, 1.0f)};
-  const auto result = client_->Quantize(in.desc, in.data, o);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(result->as<float>(TensorKind::kAmaxHistory).size(), 65536u);
+  ASSERT_OK_AND_ASSIGN(const auto result,
+                       client_->Quantize(in.desc, in.data, o));
+  EXPECT_EQ(result.as<float>(TensorKind::kAmaxHistory).size(), 65536u);
   const int calls = server_.calls();
   o.splits = std::vector<int64_t>(20, 0);
   o.splits->back() = 32;

@@ -35,17 +35,16 @@ TEST(Safetensors, ReadsAFile) {
   const TempDir dir;
   const std::string path = dir / "a.safetensors";
   WriteFile(path, FileOf(kGood, "abcdefghi"));
-  const auto file = File::Open(path);
-  ASSERT_THAT(file, IsOk());
-  ASSERT_EQ(file->tensors().size(), 4u);
-  EXPECT_EQ(file->metadata().at("format"), "pt");
-  const Tensor* b = file->Find("b");
+  ASSERT_OK_AND_ASSIGN(const auto file, File::Open(path));
+  ASSERT_EQ(file.tensors().size(), 4u);
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  const Tensor* b = file.Find("b");
   ASSERT_NE(b, nullptr);
   EXPECT_EQ(b->dtype, "F32");
-  EXPECT_EQ(static_cast<char>(BytesOf(*file, *b)[0]), 'e');
-  EXPECT_EQ(file->Find("e")->size, 0u);
-  EXPECT_EQ(file->Find("s")->shape.size(), 0u);
-  EXPECT_EQ(file->Find("z"), nullptr);
+  EXPECT_EQ(static_cast<char>(BytesOf(file, *b)[0]), 'e');
+  EXPECT_EQ(file.Find("e")->size, 0u);
+  EXPECT_EQ(file.Find("s")->shape.size(), 0u);
+  EXPECT_EQ(file.Find("z"), nullptr);
 }
 
 TEST(Safetensors, RefusesEveryTruncation) {
@@ -90,14 +89,13 @@ TEST(Safetensors, NamesOtherFormatsAndARemedy) {
     SCOPED_TRACE(c.begins);
     WriteFile(path, std::string(c.begins) + std::string(64, '\0'));
     const auto file = File::Open(path);
-    EXPECT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument));
     for (const char* what : c.says) {
-      EXPECT_THAT(file.status().message(), HasSubstr(what));
+      EXPECT_THAT(file, Refused(HasSubstr(what)));
     }
   }
   // A valid header length whose bytes look like the beginning of a pickle.
   WriteFile(path, FileOf(std::string(0x280, '{'), ""));
-  EXPECT_THAT(File::Open(path).status().message(), HasSubstr("not JSON"));
+  EXPECT_THAT(File::Open(path), Refused(HasSubstr("not JSON")));
 }
 
 TEST(Safetensors, ReadsOrRefusesEveryChangedByte) {
@@ -170,9 +168,7 @@ TEST(Safetensors, RefusesMaliciousHeaders) {
       {"{}", 8, "follow the last tensor"},
   };
   for (const Bad& c : cases) {
-    const auto header = ParseHeader(c.json, c.buffer);
-    ASSERT_THAT(header, StatusIs(absl::StatusCode::kInvalidArgument)) << c.json;
-    EXPECT_THAT(std::string(header.status().message()), HasSubstr(c.says))
+    EXPECT_THAT(ParseHeader(c.json, c.buffer), Refused(HasSubstr(c.says)))
         << c.json;
   }
 }
@@ -217,9 +213,7 @@ TEST(Safetensors, RefusesMaliciousEntries) {
        "was expected"},
   };
   for (const auto& [fields, says] : cases) {
-    const auto header = ParseHeader(Entry(fields), 1);
-    ASSERT_THAT(header, StatusIs(absl::StatusCode::kInvalidArgument)) << fields;
-    EXPECT_THAT(std::string(header.status().message()), HasSubstr(says))
+    EXPECT_THAT(ParseHeader(Entry(fields), 1), Refused(HasSubstr(says)))
         << fields;
   }
 }
@@ -239,9 +233,7 @@ TEST(Safetensors, LimitsDepthRankAndLength) {
   for (const uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0},
                                 ~uint64_t{0} - 7, uint64_t{1} << 63}) {
     WriteFile(path, FileOf("{}", "", length));
-    const auto file = File::Open(path);
-    ASSERT_THAT(file, StatusIs(absl::StatusCode::kInvalidArgument));
-    EXPECT_THAT(std::string(file.status().message()), HasSubstr("limit"));
+    EXPECT_THAT(File::Open(path), Refused(HasSubstr("limit")));
   }
 }
 
@@ -256,31 +248,31 @@ TEST(Safetensors, WritesWhatItReads) {
   const TempDir dir;
   const std::string path = dir / "a.safetensors";
   const std::vector<std::byte> bytes(12, std::byte{7});
-  auto writer = Writer::Create(
-      path, {{"a", "U8", {3, 4}, 0, 12}, {"late", "F32", {3}, 0, 12}},
-      {{"k", "v"}});
-  ASSERT_THAT(writer, IsOk());
+  ASSERT_OK_AND_ASSIGN(
+      auto writer,
+      Writer::Create(path,
+                     {{"a", "U8", {3, 4}, 0, 12}, {"late", "F32", {3}, 0, 12}},
+                     {{"k", "v"}}));
   const absl::Span<const std::byte> span = bytes;
-  EXPECT_THAT(writer->Write("late", 8, span.first(4)), IsOk());
-  EXPECT_FALSE(writer->Append("late", bytes).ok());
+  EXPECT_THAT(writer.Write("late", 8, span.first(4)), IsOk());
+  EXPECT_FALSE(writer.Append("late", bytes).ok());
   // Commit fails while bytes of a declared tensor are missing.
-  EXPECT_FALSE(writer->Commit().ok());
-  EXPECT_THAT(writer->Write("late", 0, span.first(8)), IsOk());
-  EXPECT_FALSE(writer->Append("a", {}).ok());
-  EXPECT_THAT(writer->Append("a", bytes), IsOk());
-  EXPECT_FALSE(writer->Append("a", bytes).ok());
-  EXPECT_FALSE(writer->Append("other", bytes).ok());
-  EXPECT_FALSE(writer->Write("a", 8, bytes).ok());
+  EXPECT_FALSE(writer.Commit().ok());
+  EXPECT_THAT(writer.Write("late", 0, span.first(8)), IsOk());
+  EXPECT_FALSE(writer.Append("a", {}).ok());
+  EXPECT_THAT(writer.Append("a", bytes), IsOk());
+  EXPECT_FALSE(writer.Append("a", bytes).ok());
+  EXPECT_FALSE(writer.Append("other", bytes).ok());
+  EXPECT_FALSE(writer.Write("a", 8, bytes).ok());
   EXPECT_FALSE(std::filesystem::exists(path));
-  ASSERT_THAT(writer->Commit(), IsOk());
+  ASSERT_THAT(writer.Commit(), IsOk());
   EXPECT_EQ(dir.files(), 1u);
-  const auto file = File::Open(path);
-  ASSERT_THAT(file, IsOk());
-  ASSERT_EQ(file->tensors().size(), 2u);
-  EXPECT_EQ(file->tensors()[0].name, "a");
-  EXPECT_EQ(file->Find("a")->shape, (std::vector<int64_t>{3, 4}));
-  EXPECT_EQ(file->metadata().size(), 1u);
-  EXPECT_EQ(BytesOf(*file, *file->Find("a")), bytes);
+  ASSERT_OK_AND_ASSIGN(const auto file, File::Open(path));
+  ASSERT_EQ(file.tensors().size(), 2u);
+  EXPECT_EQ(file.tensors()[0].name, "a");
+  EXPECT_EQ(file.Find("a")->shape, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(file.metadata().size(), 1u);
+  EXPECT_EQ(BytesOf(file, *file.Find("a")), bytes);
 }
 
 TEST(Safetensors, LeavesNothingBehindWithoutCommit) {
@@ -288,7 +280,7 @@ TEST(Safetensors, LeavesNothingBehindWithoutCommit) {
   const std::string path = dir / "a.safetensors";
   WriteFile(path, "before");
   {
-    auto writer = Writer::Create(path, {{"a", "U8", {1}, 0, 1}}, {});
+    const auto writer = Writer::Create(path, {{"a", "U8", {1}, 0, 1}}, {});
     ASSERT_THAT(writer, IsOk());
     EXPECT_EQ(dir.files(), 2u);
   }

@@ -61,6 +61,17 @@ struct Outcome {
   }
 };
 
+// An outcome with that exit code, whose standard error matches.
+MATCHER_P2(Errs, code, err, "") {
+  *result_listener << "code " << arg.code << ": " << arg.out << arg.err;
+  return arg.code == code && testing::Value(arg.err, err);
+}
+// An outcome with that exit code, whose standard output matches.
+MATCHER_P2(Prints, code, out, "") {
+  *result_listener << "code " << arg.code << ": " << arg.out << arg.err;
+  return arg.code == code && testing::Value(arg.out, out);
+}
+
 class Cli : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -111,16 +122,16 @@ class Cli : public testing::Test {
     const absl::Span<const std::byte> bytes(
         reinterpret_cast<const std::byte*>(x.data()), x.size() * 4);
     ASSERT_THAT(npy::Write(At("x.npy"), DType::kF32, {64, 160}, bytes), IsOk());
-    auto writer = safetensors::Writer::Create(
-        At("model.safetensors"),
-        {{"w", "F32", {64, 160}, 0, x.size() * 4},
-         {"deep", "F32", {4, 16, 160}, 0, x.size() * 4},
-         {"odd", "F32", {4, 24}, 0, 384},
-         {"norm", "F32", {160}, 0, 640},
-         {"ids", "I64", {10}, 0, 80},
-         {"one", "F32", {}, 0, 4}},
-        {});
-    ASSERT_THAT(writer, IsOk());
+    ASSERT_OK_AND_ASSIGN(auto writer,
+                         safetensors::Writer::Create(
+                             At("model.safetensors"),
+                             {{"w", "F32", {64, 160}, 0, x.size() * 4},
+                              {"deep", "F32", {4, 16, 160}, 0, x.size() * 4},
+                              {"odd", "F32", {4, 24}, 0, 384},
+                              {"norm", "F32", {160}, 0, 640},
+                              {"ids", "I64", {10}, 0, 80},
+                              {"one", "F32", {}, 0, 4}},
+                             {}));
     for (const auto& [name, size] :
          std::vector<std::pair<const char*, size_t>>{{"w", bytes.size()},
                                                      {"deep", bytes.size()},
@@ -128,9 +139,9 @@ class Cli : public testing::Test {
                                                      {"norm", 640},
                                                      {"ids", 80},
                                                      {"one", 4}}) {
-      ASSERT_THAT(writer->Append(name, bytes.subspan(0, size)), IsOk());
+      ASSERT_THAT(writer.Append(name, bytes.subspan(0, size)), IsOk());
     }
-    ASSERT_THAT(writer->Commit(), IsOk());
+    ASSERT_THAT(writer.Commit(), IsOk());
   }
 
   static inline TempDir* dir_ = nullptr;

@@ -11,9 +11,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 TEST_F(Cli, InfoNamesTheDevice) {
-  const Outcome table = RunServed({"info"});
-  EXPECT_EQ(table.code, 0) << table.err;
-  EXPECT_THAT(table.out, HasSubstr("cpu:0"));
+  EXPECT_THAT(RunServed({"info"}), Prints(0, HasSubstr("cpu:0")));
   const Outcome as_json = RunServed({"info", "--json"});
   EXPECT_EQ(as_json.Json()["devices"][0]["healthy"], true);
   EXPECT_EQ(as_json.Json()["formats"][0]["name"], "nvfp4");
@@ -55,19 +53,18 @@ TEST_F(Cli, QuantizesAndDecodesNpy) {
                        "--usage", "both", "--rht", "columnwise"})
                 .code,
             0);
-  const auto q = QuantizedTensor::Load(At("q.safetensors"), "x");
-  ASSERT_THAT(q, IsOk());
-  EXPECT_TRUE(q->columnwise()->rotated);
+  ASSERT_OK_AND_ASSIGN(const auto q,
+                       QuantizedTensor::Load(At("q.safetensors"), "x"));
+  EXPECT_TRUE(q.columnwise()->rotated);
   for (const char* usage : {"rowwise", "columnwise"}) {
     for (const char* dtype : {"f32", "f16"}) {
       ASSERT_EQ(RunServed({"dequantize", At("q.safetensors"), "-o", At("y.npy"),
                            "--usage", usage, "--dtype", dtype})
                     .code,
                 0);
-      const auto y = npy::File::Open(At("y.npy"));
-      ASSERT_THAT(y, IsOk());
-      EXPECT_EQ(Name(y->header().dtype), dtype);
-      EXPECT_EQ(y->header().shape, (std::vector<int64_t>{64, 160}));
+      ASSERT_OK_AND_ASSIGN(const auto y, npy::File::Open(At("y.npy")));
+      EXPECT_EQ(Name(y.header().dtype), dtype);
+      EXPECT_EQ(y.header().shape, (std::vector<int64_t>{64, 160}));
     }
   }
   // --rht implies the usage.
@@ -80,9 +77,9 @@ TEST_F(Cli, QuantizesAndDecodesNpy) {
   ASSERT_EQ(amax.code, 0);
   const json copies = amax.Json()["tensors"][0]["copies"];
   EXPECT_EQ(copies.size(), 4u);
-  EXPECT_EQ(copies["rowwise"]["amax"].get<float>(), q->rowwise()->amax[0]);
+  EXPECT_EQ(copies["rowwise"]["amax"].get<float>(), q.rowwise()->amax[0]);
   EXPECT_EQ(copies["columnwise_rht"]["amax"].get<float>(),
-            q->columnwise()->amax[0]);
+            q.columnwise()->amax[0]);
 }
 
 TEST_F(Cli, QuantizesTheSuitableTensorsOfACheckpoint) {
@@ -97,25 +94,25 @@ TEST_F(Cli, QuantizesTheSuitableTensorsOfACheckpoint) {
   EXPECT_THAT(skipped["norm"], HasSubstr("a vector"));
   EXPECT_THAT(skipped["ids"], HasSubstr("I64"));
   EXPECT_THAT(skipped["one"], HasSubstr("scalar"));
-  const auto file = safetensors::File::Open(At("mq.safetensors"));
-  ASSERT_THAT(file, IsOk());
-  EXPECT_EQ(file->Find("w.rowwise_data")->dtype, "U8");
-  EXPECT_EQ(file->Find("w.rowwise_scale")->dtype, "F8_E4M3");
-  EXPECT_EQ(file->Find("w.rowwise_amax")->dtype, "F32");
-  EXPECT_EQ(file->tensors().size(), 6u);
+  ASSERT_OK_AND_ASSIGN(const auto file,
+                       safetensors::File::Open(At("mq.safetensors")));
+  EXPECT_EQ(file.Find("w.rowwise_data")->dtype, "U8");
+  EXPECT_EQ(file.Find("w.rowwise_scale")->dtype, "F8_E4M3");
+  EXPECT_EQ(file.Find("w.rowwise_amax")->dtype, "F32");
+  EXPECT_EQ(file.tensors().size(), 6u);
 
   ASSERT_EQ(RunServed({"dequantize", At("mq.safetensors"), "-o",
                        At("back.safetensors")})
                 .code,
             0);
-  const auto back = safetensors::File::Open(At("back.safetensors"));
-  ASSERT_THAT(back, IsOk());
-  EXPECT_EQ(back->Find("deep")->shape, (std::vector<int64_t>{4, 16, 160}));
+  ASSERT_OK_AND_ASSIGN(const auto back,
+                       safetensors::File::Open(At("back.safetensors")));
+  EXPECT_EQ(back.Find("deep")->shape, (std::vector<int64_t>{4, 16, 160}));
   // Equal numbers in another shape decode to equal bytes.
   std::vector<std::byte> w(64 * 160 * 4);
   std::vector<std::byte> deep(w.size());
-  ASSERT_THAT(back->Read(*back->Find("w"), 0, absl::MakeSpan(w)), IsOk());
-  ASSERT_THAT(back->Read(*back->Find("deep"), 0, absl::MakeSpan(deep)), IsOk());
+  ASSERT_THAT(back.Read(*back.Find("w"), 0, absl::MakeSpan(w)), IsOk());
+  ASSERT_THAT(back.Read(*back.Find("deep"), 0, absl::MakeSpan(deep)), IsOk());
   EXPECT_TRUE(BytesEq("deep", w, deep));
   // Decoded values can be quantized again.
   const Outcome again = RunServed(
@@ -129,10 +126,9 @@ TEST_F(Cli, QuantizesTheSuitableTensorsOfACheckpoint) {
                        "-o", At("n.safetensors")})
                 .code,
             0);
-  const Outcome odd = RunServed({"quantize", At("model.safetensors"),
-                                 "--tensor", "odd", "-o", At("n.safetensors")});
-  EXPECT_EQ(odd.code, 3);
-  EXPECT_THAT(odd.err, HasSubstr("multiple of 16"));
+  EXPECT_THAT(RunServed({"quantize", At("model.safetensors"), "--tensor", "odd",
+                         "-o", At("n.safetensors")}),
+              Errs(3, HasSubstr("multiple of 16")));
 }
 
 TEST_F(Cli, ExitCodesTellErrorsApart) {
@@ -149,10 +145,10 @@ TEST_F(Cli, ExitCodesTellErrorsApart) {
   EXPECT_EQ(Run({"frobnicate"}).code, 2);
   EXPECT_EQ(RunServed({"roundtrip"}).code, 2);
   for (const char* number : {"-1", "99999999999999999999", "010", "0x10"}) {
-    const Outcome wrong =
-        Run({"quantize", x, "--seed", number, "-o", At("never.safetensors")});
-    EXPECT_EQ(wrong.code, 2) << number;
-    EXPECT_THAT(wrong.err, HasSubstr("--seed")) << number;
+    EXPECT_THAT(
+        Run({"quantize", x, "--seed", number, "-o", At("never.safetensors")}),
+        Errs(2, HasSubstr("--seed")))
+        << number;
   }
   for (const char* bad :
        {"--format=fp3", "--usage=up", "--rht=maybe", "--sign-mask=12345",
@@ -171,14 +167,11 @@ TEST_F(Cli, ExitCodesTellErrorsApart) {
   EXPECT_EQ(RunServed({"roundtrip", x, "--tensor", "y"}).code, 3);
   EXPECT_EQ(RunServed({"dequantize", At("model.safetensors"), "-o", out}).code,
             3);
-  const Outcome nobody = Run({"roundtrip", x, "--server", "127.0.0.1:1"});
-  EXPECT_EQ(nobody.code, 4);
-  EXPECT_THAT(nobody.err, HasSubstr("Start a server with"));
-  const Outcome none =
-      Run({"roundtrip", x, "--server", "127.0.0.1:1,127.0.0.1:2"});
-  EXPECT_EQ(none.code, 4);
-  EXPECT_THAT(none.err, HasSubstr("none of 2 quantd servers"));
-  EXPECT_THAT(none.err, HasSubstr("127.0.0.1:2: "));
+  EXPECT_THAT(Run({"roundtrip", x, "--server", "127.0.0.1:1"}),
+              Errs(4, HasSubstr("Start a server with")));
+  EXPECT_THAT(Run({"roundtrip", x, "--server", "127.0.0.1:1,127.0.0.1:2"}),
+              Errs(4, testing::AllOf(HasSubstr("none of 2 quantd servers"),
+                                     HasSubstr("127.0.0.1:2: "))));
   EXPECT_EQ(Run({"roundtrip", x, "--server", "127.0.0.1:1," + address_}).code,
             0);
   // An address without a port gets the default one.
@@ -187,9 +180,9 @@ TEST_F(Cli, ExitCodesTellErrorsApart) {
                 HasSubstr(":50151"));
   }
   for (const char* bad : {"127.0.0.1:", "127.0.0.1:1,", "http://host:1"}) {
-    const Outcome wrong = Run({"roundtrip", x, "--server", bad});
-    EXPECT_EQ(wrong.code, 2) << bad;
-    EXPECT_THAT(wrong.err, HasSubstr("commas between them"));
+    EXPECT_THAT(Run({"roundtrip", x, "--server", bad}),
+                Errs(2, HasSubstr("commas between them")))
+        << bad;
   }
   // Only the server can check the payload.
   std::vector<float> nan(16, std::numeric_limits<float>::quiet_NaN());
@@ -210,9 +203,9 @@ TEST_F(Cli, ExitCodesTellErrorsApart) {
       2);
   // The extension determines the type of file.
   for (const char* name : {"e.npz", "e", "e.npy"}) {
-    const Outcome wrong = RunServed({"quantize", x, "-o", At(name)});
-    EXPECT_EQ(wrong.code, 2) << name;
-    EXPECT_THAT(wrong.err, HasSubstr("a name that ends with .safetensors"));
+    EXPECT_THAT(RunServed({"quantize", x, "-o", At(name)}),
+                Errs(2, HasSubstr("a name that ends with .safetensors")))
+        << name;
     EXPECT_FALSE(std::filesystem::exists(At(name)));
   }
 }
@@ -222,13 +215,14 @@ TEST_F(Cli, ReportsTensorsThatFail) {
   x[40] = std::numeric_limits<float>::infinity();
   const absl::Span<const std::byte> bytes(
       reinterpret_cast<const std::byte*>(x.data()), 256);
-  auto writer = safetensors::Writer::Create(
-      At("part.safetensors"),
-      {{"good", "F32", {2, 16}, 0, 128}, {"inf", "F32", {2, 16}, 0, 128}}, {});
-  ASSERT_THAT(writer, IsOk());
-  ASSERT_THAT(writer->Append("good", bytes.subspan(0, 128)), IsOk());
-  ASSERT_THAT(writer->Append("inf", bytes.subspan(128, 128)), IsOk());
-  ASSERT_THAT(writer->Commit(), IsOk());
+  ASSERT_OK_AND_ASSIGN(auto writer, safetensors::Writer::Create(
+                                        At("part.safetensors"),
+                                        {{"good", "F32", {2, 16}, 0, 128},
+                                         {"inf", "F32", {2, 16}, 0, 128}},
+                                        {}));
+  ASSERT_THAT(writer.Append("good", bytes.subspan(0, 128)), IsOk());
+  ASSERT_THAT(writer.Append("inf", bytes.subspan(128, 128)), IsOk());
+  ASSERT_THAT(writer.Commit(), IsOk());
   const Outcome run =
       RunServed({"quantize", At("part.safetensors"), "-o", At("pq.safetensors"),
                  "--non-finite", "reject", "--json"});

@@ -27,13 +27,11 @@ TEST_F(ConvertCache, ScalesOfCachesAreCopiedAndReported) {
     auto shards = LlamaShards();
     shards[0].push_back({c.name, "F32", {}, one});
     WriteModel(Fresh("m"), LlamaConfig(), shards);
-    const Outcome run =
-        RunServed({"convert", At("m"), Fresh("made"), "--dialect", c.dialect});
-    ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("1 scales of the KV cache are copied"));
-    const auto model = checkpoint::Model::Open(At("made"));
-    ASSERT_THAT(model, IsOk());
-    EXPECT_EQ(BytesOf(*model, model->Find(c.name)), one);
+    ASSERT_THAT(
+        RunServed({"convert", At("m"), Fresh("made"), "--dialect", c.dialect}),
+        Prints(0, HasSubstr("1 scales of the KV cache are copied")));
+    ASSERT_OK_AND_ASSIGN(const auto model, checkpoint::Model::Open(At("made")));
+    EXPECT_EQ(BytesOf(model, model.Find(c.name)), one);
     if (std::string_view(c.dialect) == "modelopt") {
       const auto own =
           ModelJson::parse(ReadFile(At("made/hf_quant_config."
@@ -42,11 +40,11 @@ TEST_F(ConvertCache, ScalesOfCachesAreCopiedAndReported) {
                 c.configured ? ModelJson("FP8") : ModelJson(nullptr));
       // Engines that read config.json look for another key.
       EXPECT_EQ(
-          model->config()["quantization_config"].contains("kv_cache_scheme"),
+          model.config()["quantization_config"].contains("kv_cache_scheme"),
           c.configured);
     } else {
       EXPECT_EQ(
-          model->config()["quantization_config"]["kv_cache_scheme"]["num_bits"],
+          model.config()["quantization_config"]["kv_cache_scheme"]["num_bits"],
           8);
     }
   }
@@ -76,9 +74,8 @@ TEST_F(ConvertCache, WritesScalesOfCachesWhenAsked) {
   WriteFile(At("amax.json"), file.dump());
   for (const char* dialect : {"compressed-tensors", "modelopt"}) {
     SCOPED_TRACE(dialect);
-    const Outcome run = convert(dialect);
-    ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("scales of 2 FP8 caches"));
+    ASSERT_THAT(convert(dialect),
+                Prints(0, HasSubstr("scales of 2 FP8 caches")));
     const auto model = checkpoint::Model::Open(At("made"));
     ASSERT_THAT(model, IsOk());
     const bool own = std::string_view(dialect) == "modelopt";
@@ -109,10 +106,10 @@ TEST_F(ConvertCache, WritesScalesOfCachesWhenAsked) {
                    "--format", "bf16"})
                   .code,
               0);
-    const auto plain = checkpoint::Model::Open(At("plain"));
-    ASSERT_THAT(plain, IsOk());
-    EXPECT_EQ(plain->tensors().size(), Llama().size());
-    EXPECT_FALSE(plain->config().contains("quantization_config"));
+    ASSERT_OK_AND_ASSIGN(const auto plain,
+                         checkpoint::Model::Open(At("plain")));
+    EXPECT_EQ(plain.tensors().size(), Llama().size());
+    EXPECT_FALSE(plain.config().contains("quantization_config"));
   }
   const Outcome alone =
       Run({"convert", At("m"), Fresh("made"), "--kv-cache", "fp8"});

@@ -54,9 +54,8 @@ TEST_F(Convert, ComfyModelsHaveLabelsAndAreRecognized) {
   const Outcome verified =
       Run({"verify", At("c"), "--original", At("m"), "--server", "local:cpu"});
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
-  const Outcome compared = Run({"compare", At("m"), At("c"), "--json"});
-  EXPECT_EQ(compared.code, 0) << compared.err;
-  EXPECT_THAT(compared.out, HasSubstr("comfy"));
+  EXPECT_THAT(Run({"compare", At("m"), At("c"), "--json"}),
+              Prints(0, HasSubstr("comfy")));
   // ComfyUI uses a language model only as a text encoder.
   const Outcome run =
       RunServed({"convert", At("m"), Fresh("again"), "--dialect", "comfy"});
@@ -72,13 +71,10 @@ TEST_F(Convert, DecodingMentionsNeitherServerNorVerify) {
                             "none", "--format", "bf16"});
   ASSERT_EQ(back.code, 0) << back.err;
   EXPECT_THAT(back.err, testing::Not(HasSubstr("no server at")));
-  const Outcome inspected = Run({"inspect", At("back")});
-  EXPECT_EQ(inspected.code, 0);
-  EXPECT_THAT(inspected.out, testing::Not(HasSubstr("profile: ")));
-  const Outcome over =
-      Run({"convert", At("m"), At("back"), "--server", "local:cpu"});
-  EXPECT_EQ(over.code, 7);
-  EXPECT_THAT(over.err, HasSubstr("name another directory, or remove this"));
+  EXPECT_THAT(Run({"inspect", At("back")}),
+              Prints(0, testing::Not(HasSubstr("profile: "))));
+  EXPECT_THAT(Run({"convert", At("m"), At("back"), "--server", "local:cpu"}),
+              Errs(7, HasSubstr("name another directory, or remove this")));
 }
 
 // Stacked experts, and experts split into separate weights, are both compared
@@ -100,10 +96,10 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
   MustConvert("m", "c", {"--dialect", "gpt-oss", "--format", "mxfp4"});
   const std::vector<std::string> verify = {"verify", At("c"),    "--original",
                                            At("m"),  "--server", "local:cpu"};
-  const Outcome verified = Run(verify);
-  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
-  EXPECT_THAT(verified.out,
-              HasSubstr("total: 0 of 39168 bytes of quantized weights differ"));
+  EXPECT_THAT(
+      Run(verify),
+      Prints(0,
+             HasSubstr("total: 0 of 39168 bytes of quantized weights differ")));
   const Outcome compared = Run({"compare", At("m"), At("c")});
   EXPECT_EQ(compared.code, 0) << compared.err;
   EXPECT_THAT(compared.out, HasSubstr(experts + "gate_up_proj.2"));
@@ -120,17 +116,17 @@ TEST_F(Convert, StackedExpertsAreVerifiedAndCompared) {
                    {Bf16(experts + "gate_up_proj", {3, 64, 256}),
                     Bf16(experts + "gate_up_proj_bias", {3, 256}),
                     Bf16("model.layers.0.self_attn.o_proj.weight", {64, 64})});
-  const Outcome noted = Run({"convert", At("m"), Fresh("n"), "--dry-run"});
-  EXPECT_EQ(noted.code, 0) << noted.err;
-  EXPECT_THAT(noted.out, HasSubstr("note: stacks of experts are not quantized: "
-                                   "91 % of the model"));
-  EXPECT_THAT(noted.out, HasSubstr("only --dialect gpt-oss can store"));
+  EXPECT_THAT(
+      Run({"convert", At("m"), Fresh("n"), "--dry-run"}),
+      Prints(0, testing::AllOf(
+                    HasSubstr("note: stacks of experts are not quantized: "
+                              "91 % of the model"),
+                    HasSubstr("only --dialect gpt-oss can store"))));
   // Weights without a counterpart are reported. Two models with no common
   // weight fail the comparison.
   WriteModel(Fresh("other"), config, {{Bf16("x.weight", {64, 64})}});
-  const Outcome other = Run({"compare", At("other"), At("c")});
-  EXPECT_EQ(other.code, 8);
-  EXPECT_THAT(other.out, HasSubstr("0 differ, 10 not compared"));
+  EXPECT_THAT(Run({"compare", At("other"), At("c")}),
+              Prints(8, HasSubstr("0 differ, 10 not compared")));
 }
 
 // Files with the other nibble order would decode to other weights.
@@ -143,10 +139,9 @@ TEST_F(Convert, ScaleSearchIsAFormatOfWeightsAndAFlag) {
   EXPECT_FALSE(FilesOf(At("made")) == FilesOf(At("plain")));
   EXPECT_EQ(Run({"lint", At("made")}).code, 0);
   EXPECT_EQ(RunServed({"verify", At("made"), "--original", At("m")}).code, 0);
-  const Outcome refused = Run({"convert", At("m"), Fresh("other"), "--format",
-                               "fp8", "--scale-search"});
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("--scale-search: only with nvfp4"));
+  EXPECT_THAT(Run({"convert", At("m"), Fresh("other"), "--format", "fp8",
+                   "--scale-search"}),
+              Errs(2, HasSubstr("--scale-search: only with nvfp4")));
 }
 
 TEST_F(Convert, RefusesAProfileOfAnotherNibbleOrder) {
@@ -181,14 +176,11 @@ TEST_F(Convert, VerifyReportsUnverifiedWeights) {
   files(down + ".comfy_quant");
   const std::vector<std::string> verify = {"verify", At("d"),    "--original",
                                            At("m"),  "--server", "local:cpu"};
-  const Outcome label = Run(verify);
-  EXPECT_EQ(label.code, 8) << label.err;
-  EXPECT_THAT(label.out, HasSubstr(down + ".comfy_quant"));
+  EXPECT_THAT(Run(verify), Prints(8, HasSubstr(down + ".comfy_quant")));
   files(down + ".");
-  const Outcome weight = Run(verify);
-  EXPECT_EQ(weight.code, 8) << weight.err;
-  EXPECT_THAT(weight.out, HasSubstr(down + ".weight: the quantized model does "
-                                           "not have this weight"));
+  EXPECT_THAT(Run(verify),
+              Prints(8, HasSubstr(down + ".weight: the quantized model does "
+                                         "not have this weight")));
 }
 
 // Returns the model's tensors with each quantized weight decoded to fp32 by the
@@ -267,8 +259,7 @@ TEST_F(Convert, RequantizesFp8InOnePass) {
     MustConvert("m", "q",
                 {"--include", "lm_head", "--dialect", source.dialect,
                  "--format", source.format});
-    const auto made = Model::Open(At("q"));
-    ASSERT_THAT(made, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto made, Model::Open(At("q")));
     const ModelJson config = ModelJson::parse(ReadFile(At("q/config.json")));
     std::vector<WrittenTensor> scales;
     std::vector<WrittenTensor> parts = {
@@ -283,9 +274,9 @@ TEST_F(Convert, RequantizesFp8InOnePass) {
                        {},
                        FloatBytes({0.5f})});
     }
-    for (const auto& t : made->tensors()) {
+    for (const auto& t : made.tensors()) {
       WrittenTensor part = {t.name(), t.stored.dtype, t.stored.shape,
-                            BytesOf(*made, &t)};
+                            BytesOf(made, &t)};
       const size_t cut = part.name.find("weight_scale_inv");
       if (source.powers && cut != std::string::npos) {
         part.name = part.name.substr(0, cut) + "scale";
@@ -349,10 +340,9 @@ TEST_F(Convert, RequantizesFp8InOnePass) {
                 two->config()["quantization_config"]);
       EXPECT_NE(one->config()["quantization_config"].dump().find("lm_head"),
                 std::string::npos);
-      const Outcome verified = Run({"verify", At("one"), "--original", At("s"),
-                                    "--server", "local:cpu"});
-      EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
-      EXPECT_THAT(verified.out, HasSubstr("total: 0 of"));
+      EXPECT_THAT(Run({"verify", At("one"), "--original", At("s"), "--server",
+                       "local:cpu"}),
+                  Prints(0, HasSubstr("total: 0 of")));
       const Outcome compared = Run({"compare", At("s"), At("one")});
       EXPECT_EQ(compared.code, 0) << compared.out << compared.err;
       const Outcome linted = Run({"lint", At("one"), "--original", At("s")});

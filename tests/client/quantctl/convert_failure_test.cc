@@ -26,11 +26,10 @@ TEST_F(Convert, NamesWeightsThatBecameZeros) {
     }
   }
   WriteModel(Fresh("m"), LlamaConfig(), shards);
-  const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
-  ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out,
-              testing::HasSubstr("note: 1 weights became zeros, for example "
-                                 "model.layers.0.mlp.up_proj"));
+  ASSERT_THAT(
+      RunServed({"convert", At("m"), Fresh("made")}),
+      Prints(0, testing::HasSubstr("note: 1 weights became zeros, for example "
+                                   "model.layers.0.mlp.up_proj")));
 }
 
 TEST_F(Convert, NeverWritesIntoTheModel) {
@@ -44,9 +43,8 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
     const Outcome run = RunServed({"convert", At("m"), out});
     EXPECT_EQ(run.code, 7) << out << run.err;
   }
-  const Outcome stream = RunServed({"convert", "-", Fresh("made")});
-  EXPECT_EQ(stream.code, 3);
-  EXPECT_THAT(stream.err, HasSubstr("-: a model is a directory"));
+  EXPECT_THAT(RunServed({"convert", "-", Fresh("made")}),
+              Errs(3, HasSubstr("-: a model is a directory")));
   // Runs in the directory of the model, names the model by a link, and writes
   // to "..".
   const Outcome inside = Wait(
@@ -58,9 +56,8 @@ TEST_F(Convert, NeverWritesIntoTheModel) {
   EXPECT_TRUE(FilesOf(At("m")) == before);
   std::filesystem::create_directories(Fresh("full"));
   WriteFile(At("full/precious"), "1");
-  const Outcome full = RunServed({"convert", At("m"), At("full")});
-  EXPECT_EQ(full.code, 7);
-  EXPECT_THAT(full.err, HasSubstr("it has files that are not"));
+  EXPECT_THAT(RunServed({"convert", At("m"), At("full")}),
+              Errs(7, HasSubstr("it has files that are not")));
   WriteFile(At("file"), "1");
   EXPECT_EQ(RunServed({"convert", At("m"), At("file")}).code, 7);
   EXPECT_EQ(ReadFile(At("file")), "1");
@@ -72,17 +69,14 @@ TEST_F(Convert, RefusesLinksInItsOutput) {
   std::filesystem::create_directories(Fresh("made"));
   WriteFile(At("made/.quantd-journal"), "");
   std::filesystem::create_symlink("../precious", At("made/tokenizer.json"));
-  const Outcome run = RunServed({"convert", At("m"), At("made")});
-  EXPECT_EQ(run.code, 7);
-  EXPECT_THAT(run.err, HasSubstr("made/tokenizer.json is a link, whose target "
-                                 "would be overwritten; remove it"));
+  EXPECT_THAT(RunServed({"convert", At("m"), At("made")}),
+              Errs(7, HasSubstr("made/tokenizer.json is a link, whose target "
+                                "would be overwritten; remove it")));
   EXPECT_EQ(ReadFile(At("precious")), "1");
   std::filesystem::remove(At("made/tokenizer.json"));
   EXPECT_EQ(RunServed({"convert", At("m"), At("made")}).code, 0);
-  const Outcome nameless =
-      RunServed({"convert", At("m"), At(std::string(300, 'x'))});
-  EXPECT_EQ(nameless.code, 7);
-  EXPECT_THAT(nameless.err, HasSubstr("cannot write"));
+  EXPECT_THAT(RunServed({"convert", At("m"), At(std::string(300, 'x'))}),
+              Errs(7, HasSubstr("cannot write")));
 }
 
 TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
@@ -94,20 +88,16 @@ TEST_F(Convert, OneFileBecomesAFileOrADirectory) {
   const Outcome run =
       RunServed({"convert", one, At("two.safetensors"), "--dialect", "comfy"});
   ASSERT_EQ(run.code, 0) << run.err;
-  const auto model = Model::Open(At("two.safetensors"));
-  ASSERT_THAT(model, IsOk());
-  EXPECT_NE(model->Find("double_blocks.0.img_attn.qkv.weight_scale_2"),
-            nullptr);
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("two.safetensors")));
+  EXPECT_NE(model.Find("double_blocks.0.img_attn.qkv.weight_scale_2"), nullptr);
   EXPECT_FALSE(std::filesystem::exists(At("two.safetensors.quantd-journal")));
   // Engines need a config.json, which a single file does not have.
   std::filesystem::create_directories(At("in"));
   std::filesystem::copy_file(one, At("in/one.safetensors"));
-  const Outcome alone =
-      RunServed({"convert", At("in/one.safetensors"), Fresh("alone")});
-  ASSERT_EQ(alone.code, 0) << alone.err;
-  EXPECT_THAT(alone.out, HasSubstr("next: engines load directories with a "
-                                   "config.json, which " +
-                                   At("alone") + " lacks"));
+  ASSERT_THAT(RunServed({"convert", At("in/one.safetensors"), Fresh("alone")}),
+              Prints(0, HasSubstr("next: engines load directories with a "
+                                  "config.json, which " +
+                                  At("alone") + " lacks")));
   EXPECT_EQ(RunServed({"convert", one, one}).code, 7);
   EXPECT_EQ(RunServed({"convert", one, At("two.safetensors")}).code, 7);
 }
@@ -120,11 +110,12 @@ TEST_F(Convert, NamesWeightsWithNaN) {
     t.bytes[2 * (7 * 128 + 5) + 1] = std::byte{0x7F};
   }
   WriteModel(Fresh("m"), LlamaConfig(), shards);
-  const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
-  EXPECT_EQ(run.code, 3);
-  EXPECT_THAT(run.err, HasSubstr("model.layers.0.mlp.up_proj: has NaN at row "
-                                 "7, column 5"));
-  EXPECT_THAT(run.err, HasSubstr("made holds unfinished work"));
+  EXPECT_THAT(
+      RunServed({"convert", At("m"), Fresh("made")}),
+      Errs(3, testing::AllOf(
+                  HasSubstr("model.layers.0.mlp.up_proj: has NaN at row "
+                            "7, column 5"),
+                  HasSubstr("made holds unfinished work"))));
   EXPECT_FALSE(std::filesystem::exists(At("made/config.json")));
   std::filesystem::remove_all(At("made"));
   EXPECT_EQ(
@@ -138,10 +129,9 @@ TEST_F(Convert, NamesWeightsWithNaN) {
   }
   WriteModel(Fresh("m"), LlamaConfig(), shards);
   MustConvert("m", "made");
-  const auto model = Model::Open(At("made"));
-  ASSERT_THAT(model, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("made")));
   const float divisor = FloatOf(
-      *model, model->Find("model.layers.0.mlp.up_proj.weight_global_scale"));
+      model, model.Find("model.layers.0.mlp.up_proj.weight_global_scale"));
   EXPECT_TRUE(std::isfinite(divisor) && divisor > 0) << divisor;
 }
 
@@ -149,20 +139,17 @@ TEST_F(Convert, RefusesToResumeWithOtherOptions) {
   WriteLlama(Fresh("m"));
   Gate gate(address_);
   gate.Open(200'000);
-  const Outcome cut = Run({"convert", At("m"), Fresh("made"), "--server",
-                           gate.target(), "--deadline", "2"});
-  ASSERT_EQ(cut.code, 4) << cut.err;
-  EXPECT_THAT(cut.err, HasSubstr("repeat the command to continue"));
+  ASSERT_THAT(Run({"convert", At("m"), Fresh("made"), "--server", gate.target(),
+                   "--deadline", "2"}),
+              Errs(4, HasSubstr("repeat the command to continue")));
   const Files half = FilesOf(At("made"));
   EXPECT_EQ(half.count("config.json"), 0u);
   for (const auto& [name, bytes] : half) {
     EXPECT_TRUE(name.ends_with(".partial") || name == ".quantd-journal")
         << name;
   }
-  const Outcome other =
-      RunServed({"convert", At("m"), At("made"), "--format", "fp8"});
-  EXPECT_EQ(other.code, 7);
-  EXPECT_THAT(other.err, HasSubstr("with other options"));
+  EXPECT_THAT(RunServed({"convert", At("m"), At("made"), "--format", "fp8"}),
+              Errs(7, HasSubstr("with other options")));
   EXPECT_TRUE(FilesOf(At("made")) == half);
   const Outcome rest = RunServed({"convert", At("m"), At("made")});
   EXPECT_EQ(rest.code, 0) << rest.err;
@@ -194,9 +181,8 @@ TEST_F(Convert, ResumingRedoesDamagedUnits) {
     for (size_t i = bytes.size() / 2; i < bytes.size(); ++i) bytes[i] ^= 1;
     WriteFile(shard, bytes);
     std::ofstream(At("made/.quantd-journal"), std::ios::app) << "3 0123";
-    const Outcome rest = RunServed({"convert", At(from), At("made")});
-    ASSERT_EQ(rest.code, 0) << rest.err;
-    EXPECT_THAT(rest.out, HasSubstr("by an earlier run"));
+    ASSERT_THAT(RunServed({"convert", At(from), At("made")}),
+                Prints(0, HasSubstr("by an earlier run")));
     EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
   }
 }

@@ -63,9 +63,8 @@ TEST_F(ConvertInput, NamesAnInvalidInputAndWritesNothing) {
     SCOPED_TRACE(c.what);
     WriteLlama(Fresh("m"));
     c.plant();
-    const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
-    EXPECT_EQ(run.code, 3) << run.out;
-    EXPECT_THAT(run.err, AllOf(HasSubstr("quantctl: "), HasSubstr(c.says)));
+    EXPECT_THAT(RunServed({"convert", At("m"), Fresh("made")}),
+                Errs(3, AllOf(HasSubstr("quantctl: "), HasSubstr(c.says))));
     EXPECT_FALSE(std::filesystem::exists(At("made")));
   }
 }
@@ -81,9 +80,8 @@ TEST_F(ConvertInput, CopiesOrNamesOtherFiles) {
       "left out, the same weights in another form: pytorch_model.bin (1 file, "
       "3 bytes)";
   for (const char* form : {"--dry-run", "--json"}) {
-    const Outcome run = RunServed({"convert", At("m"), Fresh("made"), form});
-    ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr(note));
+    ASSERT_THAT(RunServed({"convert", At("m"), Fresh("made"), form}),
+                Prints(0, HasSubstr(note)));
   }
   Files made = FilesOf(At("made"));
   for (const auto& [name, bytes] : FilesOf(At("m"))) {
@@ -95,12 +93,11 @@ TEST_F(ConvertInput, CopiesOrNamesOtherFiles) {
   std::filesystem::remove_all(At("m"));
   std::filesystem::rename(At("made"), At("m"));
   WriteFile(At("m/hf_quant_config.json"), "{}");
-  const Outcome back = RunServed({"convert", At("m"), Fresh("made"),
-                                  "--dialect", "none", "--format", "bf16"});
-  ASSERT_EQ(back.code, 0) << back.err;
-  EXPECT_THAT(back.out,
-              HasSubstr("note: left out, because it describes the "
-                        "previous quantization: hf_quant_config.json\n"));
+  ASSERT_THAT(
+      RunServed({"convert", At("m"), Fresh("made"), "--dialect", "none",
+                 "--format", "bf16"}),
+      Prints(0, HasSubstr("note: left out, because it describes the "
+                          "previous quantization: hf_quant_config.json\n")));
   EXPECT_FALSE(std::filesystem::exists(At("made/hf_quant_config.json")));
 }
 
@@ -112,13 +109,12 @@ TEST_F(ConvertInput, NamedShardsEqualThoseOfTheWholeModel) {
   const Files whole = FilesOf(At("whole"));
   Files parts;
   for (const char* shard : {kSecond + 2, kFirst + 2}) {
-    const Outcome run = RunServed(
-        {"convert", At("m"), Fresh("made"), format, "--shards", shard});
-    ASSERT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.out, AllOf(HasSubstr("note: 1 of 2 shards are left out"),
-                               HasSubstr("convert the other shards into other "
-                                         "directories"),
-                               Not(HasSubstr("check: "))));
+    ASSERT_THAT(RunServed({"convert", At("m"), Fresh("made"), format,
+                           "--shards", shard}),
+                Prints(0, AllOf(HasSubstr("note: 1 of 2 shards are left out"),
+                                HasSubstr("convert the other shards into other "
+                                          "directories"),
+                                Not(HasSubstr("check: ")))));
     for (auto& [name, bytes] : FilesOf(At("made"))) {
       // The lists in these files cover only the converted shards.
       const bool lists = name == "config.json" || name.ends_with(".index.json");
@@ -127,10 +123,8 @@ TEST_F(ConvertInput, NamedShardsEqualThoseOfTheWholeModel) {
     }
   }
   EXPECT_EQ(NamesOf(parts), NamesOf(whole));
-  const Outcome none =
-      RunServed({"convert", At("m"), Fresh("made"), "--shards", "x"});
-  EXPECT_EQ(none.code, 3);
-  EXPECT_THAT(none.err, HasSubstr("x is not a shard of this model"));
+  EXPECT_THAT(RunServed({"convert", At("m"), Fresh("made"), "--shards", "x"}),
+              Errs(3, HasSubstr("x is not a shard of this model")));
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
@@ -140,10 +134,8 @@ TEST_F(ConvertInput, DoesNotUseTensorNamesAsPaths) {
   shards[1].push_back(Bf16(evil, {64, 128}));
   WriteModel(Fresh("m"), LlamaConfig(), shards);
   MustConvert("m", "made", {"--include", "*escaped*"});
-  const auto model = checkpoint::Model::Open(At("made"));
-  ASSERT_THAT(model, IsOk());
-  EXPECT_NE(model->Find("../../../../escaped/../x/proj.weight_packed"),
-            nullptr);
+  ASSERT_OK_AND_ASSIGN(const auto model, checkpoint::Model::Open(At("made")));
+  EXPECT_NE(model.Find("../../../../escaped/../x/proj.weight_packed"), nullptr);
   EXPECT_EQ(FilesOf(At("made")).size(), 5u);
 }
 
@@ -158,9 +150,7 @@ TEST_F(ConvertInput, ReportsASourceThatChanges) {
     ASSERT_TRUE(gate.WaitForKnock());
     Resize(kSecond, by);
     gate.Open();
-    const Outcome run = Wait(pid);
-    EXPECT_EQ(run.code, 3) << run.err;
-    EXPECT_THAT(run.err, HasSubstr(kSecond + 2));
+    EXPECT_THAT(Wait(pid), Errs(3, HasSubstr(kSecond + 2)));
     for (const std::string& name : NamesOf(FilesOf(At("made")))) {
       EXPECT_TRUE(name.ends_with(".partial") || name == ".quantd-journal")
           << name;
@@ -248,10 +238,9 @@ TEST_F(ConvertInput, ComputesLocallyWithoutAServer) {
   MustConvert("m", "whole");
   EXPECT_TRUE(FilesOf(At("made")) == FilesOf(At("whole")));
   // If the user names a server, it must exist.
-  const Outcome named =
-      Run({"convert", At("m"), Fresh("made"), "--server", "127.0.0.1:1"});
-  EXPECT_EQ(named.code, 4);
-  EXPECT_THAT(named.err, Not(HasSubstr("computing in this process")));
+  EXPECT_THAT(
+      Run({"convert", At("m"), Fresh("made"), "--server", "127.0.0.1:1"}),
+      Errs(4, Not(HasSubstr("computing in this process"))));
 }
 
 }  // namespace

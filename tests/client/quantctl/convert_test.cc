@@ -4,7 +4,6 @@
 
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/stored.h"
-#include "fmt/ranges.h"
 #include "kernels/plan/geometry.h"
 #include "quantd/client.h"
 #include "tests/client/quantctl/convert_fixture.h"
@@ -54,8 +53,7 @@ std::vector<std::byte> Vector(absl::Span<const std::byte> bytes) {
 TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
   WriteLlama(Fresh("m"));
   const auto original = Llama();
-  auto client = Client::Create(address_);
-  ASSERT_THAT(client, IsOk());
+  ASSERT_OK_AND_ASSIGN(auto client, Client::Create(address_));
   const std::string l1 = "model.layers.1.";
   const std::vector<Words> groups = {
       {l1 + "self_attn.q_proj", l1 + "self_attn.k_proj",
@@ -82,16 +80,14 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
                                    "--dialect", std::string(Name(dialect)),
                                    "--format", std::string(Name(format))});
     ASSERT_EQ(run.code, 0) << run.err;
-    const auto model = Model::Open(At("made"));
-    ASSERT_THAT(model, IsOk());
-    const auto stored = FindStored(*model);
-    ASSERT_THAT(stored, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("made")));
+    ASSERT_OK_AND_ASSIGN(const auto stored, FindStored(model));
     // In both layers q, k and v stay unquantized in this format, because blocks
     // of 128 rows would span two of them.
     const bool cut = format == WeightFormat::kFp8Block;
-    EXPECT_EQ(stored->weights.size(), cut ? 8u : 14u);
+    EXPECT_EQ(stored.weights.size(), cut ? 8u : 14u);
     std::map<std::string, StoredWeight> found;
-    for (const StoredWeight& w : stored->weights) found[w.module] = w;
+    for (const StoredWeight& w : stored.weights) found[w.module] = w;
     const auto& layout = *checkpoint::FindLayout(dialect, format);
     for (const Words& modules : groups) {
       if (cut && modules == groups[0]) continue;
@@ -105,17 +101,17 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
         rows += t.shape[0];
       }
       const int64_t cols = original.at(modules[0] + ".weight").shape[1];
-      const auto whole = (*client)->Quantize({DType::kBF16, {rows, cols}}, all,
-                                             OptionsOf(layout, layout.profile));
-      ASSERT_THAT(whole, IsOk());
+      ASSERT_OK_AND_ASSIGN(const auto whole,
+                           client->Quantize({DType::kBF16, {rows, cols}}, all,
+                                            OptionsOf(layout, layout.profile)));
       int64_t row = 0;
       for (const std::string& m : modules) {
         SCOPED_TRACE(m);
         const WrittenTensor& t = original.at(m + ".weight");
         const StoredWeight& w = found[m];
         ASSERT_EQ(w.layout, &layout);
-        auto codes = Vector(whole->bytes(TensorKind::kRowwiseData));
-        auto scales = Cropped(*whole, layout.codes, rows, cols);
+        auto codes = Vector(whole.bytes(TensorKind::kRowwiseData));
+        auto scales = Cropped(whole, layout.codes, rows, cols);
         if (together) {
           const size_t line = codes.size() / rows;
           codes = {codes.begin() + row * line,
@@ -126,22 +122,22 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
                       scales.begin() + (row + t.shape[0]) * some};
           }
         } else {
-          const auto one =
-              (*client)->Quantize({DType::kBF16, t.shape}, t.bytes,
-                                  OptionsOf(layout, layout.profile));
-          ASSERT_THAT(one, IsOk());
-          codes = Vector(one->bytes(TensorKind::kRowwiseData));
-          scales = Cropped(*one, layout.codes, t.shape[0], cols);
+          ASSERT_OK_AND_ASSIGN(
+              const auto one,
+              client->Quantize({DType::kBF16, t.shape}, t.bytes,
+                               OptionsOf(layout, layout.profile)));
+          codes = Vector(one.bytes(TensorKind::kRowwiseData));
+          scales = Cropped(one, layout.codes, t.shape[0], cols);
         }
-        EXPECT_TRUE(BytesOf(*model, w.part(PartSource::kCodes)) == codes);
-        EXPECT_TRUE(BytesOf(*model, w.part(PartSource::kScales)) == scales);
+        EXPECT_TRUE(BytesOf(model, w.part(PartSource::kCodes)) == codes);
+        EXPECT_TRUE(BytesOf(model, w.part(PartSource::kScales)) == scales);
         if (layout.global != checkpoint::Global::kNone) {
           const auto global =
-              whole->bytes(layout.global == checkpoint::Global::kDivisor
-                               ? TensorKind::kRowwiseGlobalDivisor
-                               : TensorKind::kRowwiseGlobalScale);
+              whole.bytes(layout.global == checkpoint::Global::kDivisor
+                              ? TensorKind::kRowwiseGlobalDivisor
+                              : TensorKind::kRowwiseGlobalScale);
           EXPECT_EQ(global.size(), 4u);
-          EXPECT_TRUE(BytesOf(*model, w.part(PartSource::kGlobal)) ==
+          EXPECT_TRUE(BytesOf(model, w.part(PartSource::kGlobal)) ==
                       Vector(global));
         }
         row += t.shape[0];
@@ -152,12 +148,11 @@ TEST_F(Convert, WritesTheBytesOfStackedCallsInEveryDialect) {
 
 TEST_F(Convert, CopiesOtherFilesAndSuggestsTheNextCommand) {
   WriteLlama(Fresh("m"));
-  const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
-  ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, AllOf(HasSubstr("14 weights to nvfp4"),
-                             HasSubstr("4 groups of weights share an amax"),
-                             HasSubstr("activations: not quantized"),
-                             HasSubstr("next: vllm serve " + At("made"))));
+  ASSERT_THAT(RunServed({"convert", At("m"), Fresh("made")}),
+              Prints(0, AllOf(HasSubstr("14 weights to nvfp4"),
+                              HasSubstr("4 groups of weights share an amax"),
+                              HasSubstr("activations: not quantized"),
+                              HasSubstr("next: vllm serve " + At("made")))));
   const Files files = FilesOf(At("made"));
   EXPECT_THAT(NamesOf(files),
               ElementsAre("config.json", "model-00001-of-00002.safetensors",
@@ -189,9 +184,8 @@ TEST_F(Convert, CopiesOtherFilesAndSuggestsTheNextCommand) {
   const auto index = ModelJson::parse(files.at("model.safetensors.index.json"));
   EXPECT_EQ(index["weight_map"].size(), model->tensors().size());
   // A model in NVFP4 is not quantized again.
-  const Outcome twice = RunServed({"convert", At("made"), Fresh("made2")});
-  EXPECT_EQ(twice.code, 3);
-  EXPECT_THAT(twice.err, HasSubstr("already quantized"));
+  EXPECT_THAT(RunServed({"convert", At("made"), Fresh("made2")}),
+              Errs(3, HasSubstr("already quantized")));
 }
 
 TEST_F(Convert, WritesModelOptsFileAndInputScales) {
@@ -221,14 +215,13 @@ TEST_F(Convert, WritesModelOptsFileAndInputScales) {
     own = ModelJson::parse(ReadFile(At("a/hf_quant_config.json")));
     const bool four = std::string_view(format) == "nvfp4";
     EXPECT_EQ(own["quantization"]["quant_algo"], four ? "NVFP4" : "FP8");
-    const auto model = Model::Open(At("a"));
-    ASSERT_THAT(model, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("a")));
     const std::string l0 = "model.layers.0.";
     const float range = four ? 2688 : 448;
     // q, k and v have the same input, so they share the larger amax.
-    EXPECT_EQ(FloatOf(*model, model->Find(l0 + "self_attn.q_proj.input_scale")),
+    EXPECT_EQ(FloatOf(model, model.Find(l0 + "self_attn.q_proj.input_scale")),
               kMore / range);
-    EXPECT_EQ(FloatOf(*model, model->Find(l0 + "mlp.down_proj.input_scale")),
+    EXPECT_EQ(FloatOf(model, model.Find(l0 + "mlp.down_proj.input_scale")),
               kLess / range);
   }
   // A file of `quantd calibrate` holds the same numbers and further keys.
@@ -248,10 +241,9 @@ TEST_F(Convert, WritesModelOptsFileAndInputScales) {
   EXPECT_THAT(with("quantd.calibration/1", "amaxes").err,
               HasSubstr("an object \"input_amax\""));
   WriteFile(At("amax.json"), "{\"a\": -1}");
-  const Outcome bad = RunServed(
-      {"convert", At("m"), Fresh("a"), "--input-amax", At("amax.json")});
-  EXPECT_EQ(bad.code, 3);
-  EXPECT_THAT(bad.err, HasSubstr("expected a finite number > 0, got -1"));
+  EXPECT_THAT(RunServed({"convert", At("m"), Fresh("a"), "--input-amax",
+                         At("amax.json")}),
+              Errs(3, HasSubstr("expected a finite number > 0, got -1")));
 }
 
 TEST_F(Convert, VerifyCountsTheBytesThatDiffer) {
@@ -259,16 +251,14 @@ TEST_F(Convert, VerifyCountsTheBytesThatDiffer) {
   for (const char* profile : {"compressed-tensors@0.20", "te"}) {
     SCOPED_TRACE(profile);
     MustConvert("m", "made", {"--profile", profile});
-    const Outcome same =
-        RunServed({"verify", At("made"), "--original", At("m")});
-    EXPECT_EQ(same.code, 0) << same.err;
-    EXPECT_THAT(same.out, AllOf(HasSubstr("total: 0 of "), HasSubstr(profile)));
+    EXPECT_THAT(
+        RunServed({"verify", At("made"), "--original", At("m")}),
+        Prints(0, AllOf(HasSubstr("total: 0 of "), HasSubstr(profile))));
   }
   // The bytes of te differ from those of another library.
-  const Outcome other = RunServed({"verify", At("made"), "--original", At("m"),
-                                   "--profile", "compressed-tensors@0.20"});
-  EXPECT_EQ(other.code, 8);
-  EXPECT_THAT(other.out, Not(HasSubstr("total: 0 of ")));
+  EXPECT_THAT(RunServed({"verify", At("made"), "--original", At("m"),
+                         "--profile", "compressed-tensors@0.20"}),
+              Prints(8, Not(HasSubstr("total: 0 of "))));
   const std::string shard = At("made/model-00002-of-00002.safetensors");
   std::string bytes = ReadFile(shard);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -323,10 +313,9 @@ TEST_F(Convert, StackedExpertsEqualSeparateExperts) {
     WriteModel(Fresh("m"), config, {*tensors});
     const Outcome run = RunServed({"convert", At("m"), Fresh("made")});
     ASSERT_EQ(run.code, 0) << run.err;
-    const auto model = Model::Open(At("made"));
-    ASSERT_THAT(model, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("made")));
     std::map<std::string, std::vector<std::byte>> got;
-    for (const auto& t : model->tensors()) got[t.name()] = BytesOf(*model, &t);
+    for (const auto& t : model.tensors()) got[t.name()] = BytesOf(model, &t);
     EXPECT_EQ(got.size(), 18u);
     if (want.empty()) want = got;
     EXPECT_TRUE(got == want);

@@ -25,12 +25,12 @@ class CliFiles : public Cli {
       planned.push_back(
           {fmt::format("t{}", i), "F32", {64, 160}, 0, bytes.size()});
     }
-    auto writer = safetensors::Writer::Create(path, planned, {});
-    ASSERT_THAT(writer, IsOk());
+    ASSERT_OK_AND_ASSIGN(auto writer,
+                         safetensors::Writer::Create(path, planned, {}));
     for (const auto& t : planned) {
-      ASSERT_THAT(writer->Append(t.name, bytes), IsOk());
+      ASSERT_THAT(writer.Append(t.name, bytes), IsOk());
     }
-    ASSERT_THAT(writer->Commit(), IsOk());
+    ASSERT_THAT(writer.Commit(), IsOk());
   }
   static std::vector<std::string> Drafts() {
     std::vector<std::string> drafts;
@@ -65,11 +65,11 @@ TEST_F(CliFiles, NamesATruncatedSource) {
     std::filesystem::resize_file(source,
                                  std::filesystem::file_size(source) / 2);
     gate.Open();
-    const Outcome run = Wait(pid);
-    EXPECT_EQ(run.code, 3) << run.err;
-    EXPECT_THAT(run.err, HasSubstr(source));
-    EXPECT_THAT(run.err, HasSubstr("was truncated while it was read"));
-    EXPECT_THAT(run.err, Not(HasSubstr("server")));
+    EXPECT_THAT(
+        Wait(pid),
+        Errs(3, testing::AllOf(HasSubstr(source),
+                               HasSubstr("was truncated while it was read"),
+                               Not(HasSubstr("server")))));
     EXPECT_FALSE(std::filesystem::exists(At("t.safetensors")));
     EXPECT_THAT(Drafts(), testing::IsEmpty());
   }
@@ -85,20 +85,18 @@ TEST_F(CliFiles, ReportsAFullDisk) {
   const std::string command = fmt::format("exec {} quantize {} --server {} -o",
                                           quantctl, model, address_);
   // Limits files to 4 KiB, or 2 KiB in some shells.
-  const Outcome limit = shell(
-      fmt::format("ulimit -f 4; {} {}", command, At("limited.safetensors")));
-  EXPECT_EQ(limit.code, 7) << limit.err;
-  EXPECT_THAT(limit.err, HasSubstr("File too large"));
-  EXPECT_THAT(limit.err, HasSubstr("limited.safetensors"));
-  EXPECT_THAT(limit.err, Not(HasSubstr("server")));
-  EXPECT_THAT(limit.err, Not(HasSubstr("--deadline")));
+  EXPECT_THAT(
+      shell(fmt::format("ulimit -f 4; {} {}", command,
+                        At("limited.safetensors"))),
+      Errs(7, testing::AllOf(
+                  HasSubstr("File too large"), HasSubstr("limited.safetensors"),
+                  Not(HasSubstr("server")), Not(HasSubstr("--deadline")))));
   EXPECT_THAT(Drafts(), testing::IsEmpty());
 
   // A full disk under stdout is an error, too.
-  const Outcome report = shell(
-      fmt::format("exec {} info --server {} > /dev/full", quantctl, address_));
-  EXPECT_EQ(report.code, 7);
-  EXPECT_THAT(report.err, HasSubstr("No space left"));
+  EXPECT_THAT(shell(fmt::format("exec {} info --server {} > /dev/full",
+                                quantctl, address_)),
+              Errs(7, HasSubstr("No space left")));
 }
 
 TEST_F(CliFiles, NoCommandReplacesItsSource) {
@@ -110,9 +108,8 @@ TEST_F(CliFiles, NoCommandReplacesItsSource) {
        {std::pair<const char*, std::string>("quantize", model),
         {"dequantize", quantized}}) {
     const std::string before = ReadFile(source);
-    const Outcome run = RunServed({command, source, "-o", source});
-    EXPECT_EQ(run.code, 7) << run.out;
-    EXPECT_THAT(run.err, HasSubstr("it is also the input"));
+    EXPECT_THAT(RunServed({command, source, "-o", source}),
+                Errs(7, HasSubstr("it is also the input")));
     EXPECT_EQ(ReadFile(source), before);
   }
   EXPECT_THAT(Drafts(), testing::IsEmpty());
@@ -203,9 +200,8 @@ TEST_F(CliFiles, WritesToPipesAndDevices) {
 
 TEST_F(CliFiles, RefusesStandardInput) {
   for (const char* command : {"quantize", "dequantize"}) {
-    const Outcome run = RunServed({command, "-", "-o", At("x.safetensors")});
-    EXPECT_EQ(run.code, 2);
-    EXPECT_THAT(run.err, HasSubstr("cannot read standard input"));
+    EXPECT_THAT(RunServed({command, "-", "-o", At("x.safetensors")}),
+                Errs(2, HasSubstr("cannot read standard input")));
   }
 }
 

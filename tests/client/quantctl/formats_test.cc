@@ -96,19 +96,20 @@ std::vector<Flags> LegalFlags() {
 TEST_F(CliFormats, PlanNeedsNoServer) {
   for (const Flags& f : LegalFlags()) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(f.words, " ")));
-    const auto plan = MakeQuantizePlan({DType::kBF16, {64, 160}}, f.options);
-    ASSERT_THAT(plan, IsOk());
+    ASSERT_OK_AND_ASSIGN(
+        const auto plan,
+        MakeQuantizePlan({DType::kBF16, {64, 160}}, f.options));
     const Outcome run =
         Run(Plus({"plan", "--shape", "64,160", "--json"}, f.words));
     ASSERT_EQ(run.code, 0) << run.err;
     const json report = run.Json();
     const json& tensor = report["tensors"][0];
-    EXPECT_EQ(tensor["scratch_bytes"], plan->scratch_bytes());
-    EXPECT_EQ(tensor["input_bytes"], plan->input_bytes());
-    EXPECT_EQ(tensor["output_bytes"], plan->output_bytes());
-    ASSERT_EQ(tensor["parts"].size(), plan->outputs().size());
-    for (size_t i = 0; i < plan->outputs().size(); ++i) {
-      const TensorSpec& spec = plan->outputs()[i];
+    EXPECT_EQ(tensor["scratch_bytes"], plan.scratch_bytes());
+    EXPECT_EQ(tensor["input_bytes"], plan.input_bytes());
+    EXPECT_EQ(tensor["output_bytes"], plan.output_bytes());
+    ASSERT_EQ(tensor["parts"].size(), plan.outputs().size());
+    for (size_t i = 0; i < plan.outputs().size(); ++i) {
+      const TensorSpec& spec = plan.outputs()[i];
       const json& part = tensor["parts"][i];
       EXPECT_EQ(part["kind"], Name(spec.kind));
       EXPECT_EQ(part["dtype"], Name(spec.dtype));
@@ -119,11 +120,10 @@ TEST_F(CliFormats, PlanNeedsNoServer) {
       EXPECT_EQ(part.contains("group_offsets"), !spec.group_offsets.empty());
     }
   }
-  const Outcome table = Run({"plan", "--shape", "300,64", "--dtype", "f16",
-                             "--format", "mxfp8_e5m2"});
-  EXPECT_EQ(table.code, 0);
-  EXPECT_THAT(table.out, HasSubstr("rowwise_scale"));
-  EXPECT_THAT(table.out, HasSubstr("384x4"));
+  EXPECT_THAT(Run({"plan", "--shape", "300,64", "--dtype", "f16", "--format",
+                   "mxfp8_e5m2"}),
+              Prints(0, testing::AllOf(HasSubstr("rowwise_scale"),
+                                       HasSubstr("384x4"))));
 }
 
 TEST_F(CliFormats, PlanOfAFile) {
@@ -147,12 +147,12 @@ TEST_F(CliFormats, PlanNamesKernels) {
   const Words one = {"plan",       "--shape", "300,64", "--format",
                      "nvfp4",      "--usage", "both",   "--rounding",
                      "stochastic", "--seed",  "7",      "--kernels"};
-  const Outcome text = Run(one);
-  EXPECT_EQ(text.code, 0) << text.err;
-  EXPECT_THAT(text.out,
-              HasSubstr("\ncuda: amax PlainAmax, encode "
-                        "EncodeNvfp4StochasticTiles\ncpu: amax Amax, encode "
-                        "rows QuantizeNvfp4, encode columns QuantizeNvfp4\n"));
+  EXPECT_THAT(
+      Run(one),
+      Prints(0,
+             HasSubstr("\ncuda: amax PlainAmax, encode "
+                       "EncodeNvfp4StochasticTiles\ncpu: amax Amax, encode "
+                       "rows QuantizeNvfp4, encode columns QuantizeNvfp4\n")));
   const json tensor = Run(Plus(one, {"--json"})).Json()["tensors"][0];
   EXPECT_EQ(tensor["kernels"]["cuda"],
             "amax PlainAmax, encode EncodeNvfp4StochasticTiles");
@@ -221,10 +221,9 @@ TEST_F(CliFormats, MistakesAreUsageErrors) {
   EXPECT_EQ(RunServed({"amax", x, "--domain", "planet"}).code, 2);
   // Options that are legal alone but not together are refused before anything
   // is sent.
-  const Outcome run = RunServed(
-      {"roundtrip", x, "--four-over-six", "mae", "--rounding", "stochastic"});
-  EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr("four_over_six or stochastic, not both"));
+  EXPECT_THAT(RunServed({"roundtrip", x, "--four-over-six", "mae", "--rounding",
+                         "stochastic"}),
+              Errs(2, HasSubstr("four_over_six or stochastic, not both")));
 }
 
 TEST_F(CliComputes, RoundTripsEveryFormat) {
@@ -258,11 +257,11 @@ TEST_F(CliComputes, AppliesEveryFlag) {
         Plus({"quantize", At("x.npy"), "-o", At("g.safetensors"), "--json"},
              f.words));
     ASSERT_EQ(run.code, 0) << run.err;
-    const auto q = QuantizedTensor::Load(At("g.safetensors"));
-    ASSERT_THAT(q, IsOk());
-    EXPECT_EQ(q->format(), f.options.format);
-    EXPECT_EQ(q->options().splits, f.options.splits);
-    EXPECT_EQ(q->part(TensorKind::kDbias) != nullptr, f.options.dbias);
+    ASSERT_OK_AND_ASSIGN(const auto q,
+                         QuantizedTensor::Load(At("g.safetensors")));
+    EXPECT_EQ(q.format(), f.options.format);
+    EXPECT_EQ(q.options().splits, f.options.splits);
+    EXPECT_EQ(q.part(TensorKind::kDbias) != nullptr, f.options.dbias);
     for (const char* usage : {"rowwise", "columnwise"}) {
       EXPECT_EQ(RunServed({"dequantize", At("g.safetensors"), "-o", At("g.npy"),
                            "--usage", usage})
@@ -290,12 +289,12 @@ TEST_F(CliComputes, OneSeedGivesOneFile) {
   EXPECT_NE(a, b);
   // The file records the drawn seed.
   quantize("4.safetensors", {});
-  const auto drawn = QuantizedTensor::Load(At("4.safetensors"));
-  ASSERT_THAT(drawn, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto drawn,
+                       QuantizedTensor::Load(At("4.safetensors")));
   EXPECT_EQ(
       ReadFile(At("4.safetensors")),
       quantize("5.safetensors",
-               {"--seed", fmt::to_string(drawn->options().stochastic.seed)}));
+               {"--seed", fmt::to_string(drawn.options().stochastic.seed)}));
 }
 
 TEST_F(CliComputes, PrintsAmaxesOfRowsAndGroups) {

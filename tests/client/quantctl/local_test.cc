@@ -21,16 +21,14 @@ TEST_F(Cli, LocalSupportsRoundTripAmaxAndInfo) {
             there.Json()["tensors"][0]["sqnr_db"]);
   EXPECT_EQ(here.Json()["tensors"][0]["device"], "cpu:0");
   EXPECT_EQ(Run({"amax", At("x.npy"), "--server", "local"}).code, 0);
-  const Outcome info = Run({"info", "--server", "local:cpu"});
-  EXPECT_EQ(info.code, 0) << info.err;
-  EXPECT_THAT(info.out, HasSubstr("at local:cpu"));
-  EXPECT_THAT(info.out, HasSubstr("cpu:0"));
+  EXPECT_THAT(
+      Run({"info", "--server", "local:cpu"}),
+      Prints(0, testing::AllOf(HasSubstr("at local:cpu"), HasSubstr("cpu:0"))));
 }
 
 TEST_F(Cli, LocalRefusesUnknownDevices) {
-  const Outcome run = Run({"roundtrip", At("x.npy"), "--server", "local:tpu"});
-  EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr("local:cpu or local:cuda:N"));
+  EXPECT_THAT(Run({"roundtrip", At("x.npy"), "--server", "local:tpu"}),
+              Errs(2, HasSubstr("local:cpu or local:cuda:N")));
 }
 
 TEST_F(Cli, ComputesLocallyOnlyIfNoServerIsNamed) {
@@ -45,10 +43,9 @@ TEST_F(Cli, ComputesLocallyOnlyIfNoServerIsNamed) {
   EXPECT_EQ(alone.Json()["server"], "local");
   // A flag with the default address names a server, and so does the environment
   // variable.
-  const Outcome flag =
-      Run({"roundtrip", At("x.npy"), "--server", quantctl::kDefaultServer});
-  EXPECT_EQ(flag.code, 4);
-  EXPECT_THAT(flag.err, HasSubstr("--server local"));
+  EXPECT_THAT(
+      Run({"roundtrip", At("x.npy"), "--server", quantctl::kDefaultServer}),
+      Errs(4, HasSubstr("--server local")));
   setenv("QUANTD_SERVER", quantctl::kDefaultServer, 1);
   EXPECT_EQ(Run({"roundtrip", At("x.npy")}).code, 4);
   unsetenv("QUANTD_SERVER");

@@ -17,10 +17,8 @@ TEST_F(ModelTools, ConvertAndCompareReportTheSame) {
       {"convert", At("m"), Fresh("made"), "--report", Fresh("report")});
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_THAT(made.out, HasSubstr("wrote " + At("report") + "/report.html"));
-  const Outcome compared =
-      Run({"compare", At("m"), At("made"), "--report", Fresh("again")});
-  ASSERT_EQ(compared.code, 0) << compared.err;
-  EXPECT_THAT(compared.out, HasSubstr("/report.html"));
+  ASSERT_THAT(Run({"compare", At("m"), At("made"), "--report", Fresh("again")}),
+              Prints(0, HasSubstr("/report.html")));
   const Files files = FilesOf(At("report"));
   EXPECT_EQ(NamesOf(files),
             (std::vector<std::string>{"report.html", "report.json"}));
@@ -39,10 +37,9 @@ TEST_F(ModelTools, ConvertAndCompareReportTheSame) {
 TEST_F(ModelTools, ChecksTheReportDirectoryFirst) {
   WriteLlama(Fresh("m"));
   WriteFile(At("file"), "x");
-  const Outcome run = RunServed(
-      {"convert", At("m"), Fresh("made"), "--report", At("file/report")});
-  EXPECT_EQ(run.code, 7);
-  EXPECT_THAT(run.err, HasSubstr("cannot create " + At("file/report")));
+  EXPECT_THAT(RunServed({"convert", At("m"), Fresh("made"), "--report",
+                         At("file/report")}),
+              Errs(7, HasSubstr("cannot create " + At("file/report"))));
   EXPECT_FALSE(std::filesystem::exists(At("made")));
 }
 
@@ -50,20 +47,18 @@ TEST_F(ModelTools, ChecksTheReportDirectoryFirst) {
 TEST_F(ModelTools, RepairReportsTheLossAndLintIsClean) {
   WriteLlama(Fresh("m"));
   MustConvert("m", "made", {"--dialect", "modelopt", "--fuse", "none,nobody"});
-  const Outcome clean = Run({"repair", At("made"), Fresh("mended")});
-  EXPECT_EQ(clean.code, 0);
-  EXPECT_THAT(clean.out, HasSubstr("no faults to repair; " + At("mended") +
-                                   " is not written"));
+  EXPECT_THAT(Run({"repair", At("made"), Fresh("mended")}),
+              Prints(0, HasSubstr("no faults to repair; " + At("mended") +
+                                  " is not written")));
   EXPECT_FALSE(std::filesystem::exists(At("mended")));
   const std::string shard = At("made/model-00001-of-00002.safetensors");
   {
-    const auto model = checkpoint::Model::Open(At("made"));
-    ASSERT_THAT(model, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto model, checkpoint::Model::Open(At("made")));
     const auto* t =
-        model->Find("model.layers.0.self_attn.k_proj.weight_scale_2");
-    const float third = FloatOf(*model, t) / 3;
+        model.Find("model.layers.0.self_attn.k_proj.weight_scale_2");
+    const float third = FloatOf(model, t) / 3;
     std::string bytes = ReadFile(shard);
-    const auto* stored = model->shards()[0].file.Find(
+    const auto* stored = model.shards()[0].file.Find(
         "model.layers.0.self_attn.k_proj."
         "weight_scale_2");
     ASSERT_NE(stored, nullptr);
@@ -72,12 +67,11 @@ TEST_F(ModelTools, RepairReportsTheLossAndLintIsClean) {
                 &third, sizeof(third));
     WriteFile(shard, bytes);
   }
-  const Outcome faulty = Run({"lint", At("made")});
-  EXPECT_EQ(faulty.code, 8);
-  EXPECT_THAT(faulty.out,
-              HasSubstr("next: fused-scales: add --original MODEL, if you "
-                        "have it, and repair finds more: quantctl repair " +
-                        At("made") + " " + At("made-repaired") + "\n"));
+  EXPECT_THAT(
+      Run({"lint", At("made")}),
+      Prints(8, HasSubstr("next: fused-scales: add --original MODEL, if you "
+                          "have it, and repair finds more: quantctl repair " +
+                          At("made") + " " + At("made-repaired") + "\n")));
   const Outcome mended = Run({"repair", At("made"), Fresh("mended")});
   EXPECT_EQ(mended.code, 0) << mended.err;
   EXPECT_THAT(mended.out, HasSubstr("fused-scales: model.layers.0.self_attn"));
@@ -106,20 +100,21 @@ TEST_F(ModelTools, LintReportsWhatItComparedOrCannotOpen) {
   // Another model as original has no weight to compare, which is a finding.
   WriteModel(Fresh("other"), LlamaConfig(),
              {{Bf16("transformer.x.weight", {64, 64})}});
-  const Outcome other = Run({"lint", At("made"), "--original", At("other")});
-  EXPECT_EQ(other.code, 8);
-  EXPECT_THAT(other.out, HasSubstr("no-counterpart: model.layers.0"));
-  EXPECT_THAT(other.out, HasSubstr("0 of them and 0 other tensors compared"));
-  EXPECT_THAT(other.out, HasSubstr("next: no-counterpart: download the files "
-                                   "again"));
+  EXPECT_THAT(
+      Run({"lint", At("made"), "--original", At("other")}),
+      Prints(8, testing::AllOf(
+                    HasSubstr("no-counterpart: model.layers.0"),
+                    HasSubstr("0 of them and 0 other tensors compared"),
+                    HasSubstr("next: no-counterpart: download the files "
+                              "again"))));
   // A damaged file is a finding; a missing model is an error.
   WriteFile(At("made/config.json"), "[]");
-  const Outcome damaged = Run({"lint", At("made")});
-  EXPECT_EQ(damaged.code, 8);
-  EXPECT_THAT(damaged.out, HasSubstr("unreadable: "));
-  EXPECT_THAT(damaged.out, HasSubstr("expected a JSON object, got array"));
-  EXPECT_THAT(damaged.out,
-              HasSubstr("next: unreadable: download the files again"));
+  EXPECT_THAT(
+      Run({"lint", At("made")}),
+      Prints(8, testing::AllOf(
+                    HasSubstr("unreadable: "),
+                    HasSubstr("expected a JSON object, got array"),
+                    HasSubstr("next: unreadable: download the files again"))));
   EXPECT_EQ(Run({"lint", At("nowhere")}).code, 3);
 }
 
@@ -163,11 +158,11 @@ TEST_F(ModelTools, RepairWritesNothingIfNothingCanBeRepaired) {
     std::filesystem::remove(At("made/model.safetensors.index.json"));
     WriteSafetensors(At("made/model.safetensors"), tensors, {{"format", "pt"}});
   }
-  const Outcome run = Run({"repair", At("made"), Fresh("mended")});
-  EXPECT_EQ(run.code, 8);
-  EXPECT_THAT(run.out, HasSubstr("none of the faults can be repaired; " +
-                                 At("mended") + " is not written"));
-  EXPECT_THAT(run.out, HasSubstr("left: no-input-scale"));
+  EXPECT_THAT(Run({"repair", At("made"), Fresh("mended")}),
+              Prints(8, testing::AllOf(
+                            HasSubstr("none of the faults can be repaired; " +
+                                      At("mended") + " is not written"),
+                            HasSubstr("left: no-input-scale"))));
   EXPECT_FALSE(std::filesystem::exists(At("mended")));
 }
 
@@ -241,10 +236,9 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
   };
   // If the plain model already has at most this size, nothing is written.
   Fresh("made.rules");
-  const Outcome fits = RunServed({"convert", At("m"), Fresh("made"), "--format",
-                                  "auto", "--target", "1GiB"});
-  EXPECT_EQ(fits.code, 0) << fits.err;
-  EXPECT_THAT(fits.out, HasSubstr("already fits"));
+  EXPECT_THAT(RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
+                         "--target", "1GiB"}),
+              Prints(0, HasSubstr("already fits")));
   EXPECT_FALSE(std::filesystem::exists(At("made")));
   EXPECT_FALSE(std::filesystem::exists(At("made.rules")));
   uint64_t last = 0;
@@ -259,10 +253,9 @@ TEST_F(ModelTools, AutoFitsIntoASize) {
     last = bytes;
     EXPECT_FALSE(std::filesystem::exists(At("made")));
   }
-  const Outcome small = RunServed({"convert", At("m"), Fresh("made"),
-                                   "--format", "auto", "--target", "10kB"});
-  EXPECT_EQ(small.code, 3);
-  EXPECT_THAT(small.err, HasSubstr("the smallest possible model has"));
+  EXPECT_THAT(RunServed({"convert", At("m"), Fresh("made"), "--format", "auto",
+                         "--target", "10kB"}),
+              Errs(3, HasSubstr("the smallest possible model has")));
   EXPECT_EQ(Run({"convert", At("m"), At("made"), "--format", "auto"}).code, 2);
   EXPECT_EQ(Run({"convert", At("m"), At("made"), "--target", "3dB"}).code, 2);
   EXPECT_EQ(RunServed({"convert", At("m"), At("made"), "--format", "auto",
@@ -278,10 +271,10 @@ TEST_F(ModelTools, DialectAloneSelectsItsFormat) {
         std::pair("none", "bf16")}) {
     const std::string from =
         At(std::string_view(dialect) == "none" ? "c" : "m");
-    const Outcome run = Run({"convert", from, Fresh("made"), "--dialect",
-                             dialect, "--server", "local:cpu"});
-    ASSERT_EQ(run.code, 0) << dialect << run.err;
-    EXPECT_THAT(run.out, HasSubstr(std::string(" to ") + format)) << dialect;
+    ASSERT_THAT(Run({"convert", from, Fresh("made"), "--dialect", dialect,
+                     "--server", "local:cpu"}),
+                Prints(0, HasSubstr(std::string(" to ") + format)))
+        << dialect;
     Fresh("c");
     std::filesystem::rename(At("made"), At("c"));
   }
@@ -321,9 +314,8 @@ TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
   Fresh("made");
   ASSERT_EQ(convert({}).code, 0);
   const Files before = FilesOf(At("made"));
-  const Outcome refused = convert({"--format", "mxfp8"});
-  EXPECT_EQ(refused.code, 7);
-  EXPECT_THAT(refused.err, HasSubstr("or replace it with --force"));
+  EXPECT_THAT(convert({"--format", "mxfp8"}),
+              Errs(7, HasSubstr("or replace it with --force")));
   // An impossible conversion replaces nothing.
   EXPECT_EQ(convert({"--force", "--rule", "*=fp3"}).code, 2);
   EXPECT_EQ(convert({"--force", "--dry-run"}).code, 0);
@@ -344,10 +336,9 @@ TEST_F(ModelTools, ForceReplacesAModelAndNothingElse) {
 
 TEST_F(ModelTools, SuggestsToDownloadAModelOfTheHub) {
   for (const char* command : {"inspect", "lint"}) {
-    const Outcome run = Run({command, "org/Name-8B"});
-    EXPECT_EQ(run.code, 3);
-    EXPECT_THAT(run.err, HasSubstr("hf download org/Name-8B --local-dir "
-                                   "Name-8B"));
+    EXPECT_THAT(Run({command, "org/Name-8B"}),
+                Errs(3, HasSubstr("hf download org/Name-8B --local-dir "
+                                  "Name-8B")));
   }
   for (const char* path : {"absent", "./a/b", "/a/b", "a/b/c", "a/"}) {
     EXPECT_THAT(Run({"inspect", path}).err,
@@ -384,9 +375,7 @@ TEST_F(ModelTools, RecognizesFilesOfQuantize) {
   ASSERT_NE(at, std::string::npos);
   bytes.replace(at, 22, "gaussian.rowwise_scalf");
   WriteFile(q, bytes);
-  const Outcome broken = Run({"lint", q});
-  EXPECT_EQ(broken.code, 8) << broken.out;
-  EXPECT_THAT(broken.out, HasSubstr("rowwise_scale"));
+  EXPECT_THAT(Run({"lint", q}), Prints(8, HasSubstr("rowwise_scale")));
 }
 
 }  // namespace

@@ -57,16 +57,12 @@ TEST_F(CliSecurity, UsesTlsAndExplainsMistakes) {
       {"roundtrip", At("x.npy"), "--server", there, "--tls-ca", Pem("ca.pem")});
   EXPECT_EQ(trip.code, 0) << trip.err;
 
-  const Outcome plain = Info(there, {});
-  EXPECT_EQ(plain.code, 4);
-  EXPECT_THAT(plain.err, HasSubstr("If the server uses TLS"));
-  const Outcome to_plain = Info(address_, {"--tls-ca", Pem("ca.pem")});
-  EXPECT_EQ(to_plain.code, 4);
-  EXPECT_THAT(to_plain.err, HasSubstr("does not use TLS"));
+  EXPECT_THAT(Info(there, {}), Errs(4, HasSubstr("If the server uses TLS")));
+  EXPECT_THAT(Info(address_, {"--tls-ca", Pem("ca.pem")}),
+              Errs(4, HasSubstr("does not use TLS")));
   MakeCertificates(Pem("strangers"));
-  const Outcome wrong = Info(there, {"--tls-ca", Pem("strangers/ca.pem")});
-  EXPECT_EQ(wrong.code, 4);
-  EXPECT_THAT(wrong.err, HasSubstr("not trusted"));
+  EXPECT_THAT(Info(there, {"--tls-ca", Pem("strangers/ca.pem")}),
+              Errs(4, HasSubstr("not trusted")));
   const Outcome name =
       Info(there, {"--tls-ca", Pem("ca.pem"), "--tls-name", "example.org"});
   EXPECT_EQ(name.code, 4);
@@ -85,15 +81,12 @@ TEST_F(CliSecurity, SendsCertificatesAndTokens) {
       Start({"--tls-client-ca", Pem("ca.pem"), "--token-file", Pem("hashes")});
   ASSERT_TRUE(server->running()) << server->Log();
   std::vector<std::string> flags = {"--tls-ca", Pem("ca.pem")};
-  const Outcome none = Info(server->address(), flags);
-  EXPECT_EQ(none.code, 4);
-  EXPECT_THAT(none.err, HasSubstr("--tls-cert"));
+  EXPECT_THAT(Info(server->address(), flags), Errs(4, HasSubstr("--tls-cert")));
   flags.insert(flags.end(), {"--tls-cert", Pem("client.pem"), "--tls-key",
                              Pem("client.key")});
-  const Outcome missing = Info(server->address(), flags);
-  EXPECT_EQ(missing.code, 5);
-  EXPECT_THAT(missing.err,
-              AllOf(HasSubstr("bearer token"), HasSubstr("--token-file")));
+  EXPECT_THAT(
+      Info(server->address(), flags),
+      Errs(5, AllOf(HasSubstr("bearer token"), HasSubstr("--token-file"))));
   setenv("QUANTD_CLIENT_TOKEN", "wrong", 1);
   const Outcome wrong = Info(server->address(), flags);
   EXPECT_EQ(wrong.code, 5);

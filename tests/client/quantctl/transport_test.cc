@@ -110,12 +110,10 @@ TEST_F(Ways, ReportsThatMemoryIsNotShared) {
   // Without a memory socket, --transport shared is an error. A tensor larger
   // than the shared memory is sent by message, unless --transport shared
   // forbids that.
-  const Outcome nobody =
-      Run({"roundtrip", At("x.npy"), "--server", Calls(), "--memory-socket",
-           At("nothing"), "--transport", "shared"});
-  EXPECT_EQ(nobody.code, 4);
-  EXPECT_THAT(nobody.err, HasSubstr("cannot share memory through"));
-  EXPECT_THAT(nobody.err, HasSubstr("--memory-socket"));
+  EXPECT_THAT(Run({"roundtrip", At("x.npy"), "--server", Calls(),
+                   "--memory-socket", At("nothing"), "--transport", "shared"}),
+              Errs(4, testing::AllOf(HasSubstr("cannot share memory through"),
+                                     HasSubstr("--memory-socket"))));
   EXPECT_EQ(Run({"sample", "--rows", "4096", "--cols", "2048", "-o",
                  At("large.safetensors")})
                 .code,
@@ -144,10 +142,8 @@ TEST_F(Ways, VerifyRefusesAnotherTransport) {
                  "--dialect", "modelopt", "--server", "local:cpu"})
                 .code,
             0);
-  const Outcome verified =
-      Go({"verify", At("quantized"), "--original", At("n")}, "shared");
-  EXPECT_EQ(verified.code, 5) << verified.err;
-  EXPECT_THAT(verified.err, HasSubstr("--shared-memory-limit"));
+  EXPECT_THAT(Go({"verify", At("quantized"), "--original", At("n")}, "shared"),
+              Errs(5, HasSubstr("--shared-memory-limit")));
 }
 
 }  // namespace

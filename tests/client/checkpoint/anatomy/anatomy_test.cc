@@ -229,11 +229,9 @@ TEST(AnatomyTest, EveryModuleHasARole) {
     WriteModel(dir / "m", ModelJson::parse(c.config),
                {{Bf16(std::string(c.module) + ".weight", {1, 1}),
                  Bf16(std::string(c.beside) + ".weight", {1, 1})}});
-    const auto model = Model::Open(dir / "m");
-    ASSERT_THAT(model, IsOk());
-    const auto architecture = Architecture::Of(*model, {});
-    ASSERT_THAT(architecture, IsOk());
-    EXPECT_EQ(Describe(architecture->RoleOf(c.module)), Describe(c.role));
+    ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(dir / "m"));
+    ASSERT_OK_AND_ASSIGN(const auto architecture, Architecture::Of(model, {}));
+    EXPECT_EQ(Describe(architecture.RoleOf(c.module)), Describe(c.role));
   }
 }
 

@@ -19,12 +19,13 @@ using StacksTest = UnclearTest;
 TEST_F(StacksTest, StacksAreQuantizedOrReported) {
   const std::string l = "model.layers.0.";
   const std::string moe = l + "block_sparse_moe.";
-  const auto granite = Plan({Bf16(moe + "input_linear.weight", {3, 64, 128}),
-                             Bf16(moe + "output_linear.weight", {3, 128, 32})});
-  ASSERT_THAT(granite, IsOk());
-  EXPECT_EQ(granite->weights(), 14u + 9u);
+  ASSERT_OK_AND_ASSIGN(
+      const auto granite,
+      Plan({Bf16(moe + "input_linear.weight", {3, 64, 128}),
+            Bf16(moe + "output_linear.weight", {3, 128, 32})}));
+  EXPECT_EQ(granite.weights(), 14u + 9u);
   bool found = false;
-  for (const FusedWeights& group : granite->groups) {
+  for (const FusedWeights& group : granite.groups) {
     for (const Weight& w : group.weights) {
       found |= w.module == moe + "experts.2.up_proj" && w.rows == 32;
     }
@@ -32,46 +33,48 @@ TEST_F(StacksTest, StacksAreQuantizedOrReported) {
   EXPECT_TRUE(found);
   ModelJson config = LlamaConfig();
   config["model_type"] = "step3p5";
-  const auto step =
-      Plan({Bf16(l + "moe.gate_proj.weight", {3, 32, 128})}, {}, config);
-  ASSERT_THAT(step, IsOk());
-  EXPECT_EQ(step->groups.back().weights.front().module,
+  ASSERT_OK_AND_ASSIGN(
+      const auto step,
+      Plan({Bf16(l + "moe.gate_proj.weight", {3, 32, 128})}, {}, config));
+  EXPECT_EQ(step.groups.back().weights.front().module,
             l + "moe.experts.2.gate_proj");
   for (const char* name :
        {"moe.gate_proj.weight", "mlp.experts.fc1.weight", "mlp.experts.mlp.w1",
         "mlp.input_linear.weight", "moe_layer.mlp.w1.weight"}) {
     SCOPED_TRACE(name);
     const bool flat = std::string(name).ends_with("mlp.w1");
-    const auto plan =
+    ASSERT_OK_AND_ASSIGN(
+        const auto plan,
         Plan({Bf16(l + name, flat ? std::vector<int64_t>{96, 128}
-                                  : std::vector<int64_t>{3, 32, 128})});
-    ASSERT_THAT(plan, IsOk());
-    const LeftOut* left = Left(*plan, ModuleOf(l + name));
+                                  : std::vector<int64_t>{3, 32, 128})}));
+    const LeftOut* left = Left(plan, ModuleOf(l + name));
     ASSERT_NE(left, nullptr);
     EXPECT_EQ(left->role, Role::kLinear);
     EXPECT_EQ(left->kind, "stacks of experts");
-    EXPECT_THAT(plan->notes, Contains(HasSubstr("% of the model")));
+    EXPECT_THAT(plan.notes, Contains(HasSubstr("% of the model")));
   }
   // Convolution kernels are not stacks, and are listed as left out.
-  const auto conv = Plan({Bf16(l + "linear_attn.conv1d.weight", {32, 1, 4})});
-  ASSERT_THAT(conv, IsOk());
-  EXPECT_THAT(Left(*conv, l + "linear_attn.conv1d")->kind,
+  ASSERT_OK_AND_ASSIGN(
+      const auto conv,
+      Plan({Bf16(l + "linear_attn.conv1d.weight", {32, 1, 4})}));
+  EXPECT_THAT(Left(conv, l + "linear_attn.conv1d")->kind,
               HasSubstr("not matrices"));
-  EXPECT_TRUE(conv->notes.empty());
-  EXPECT_THAT(ConfigFiles(model_, *conv).back().text,
+  EXPECT_TRUE(conv.notes.empty());
+  EXPECT_THAT(ConfigFiles(model_, conv).back().text,
               testing::Not(HasSubstr("experts")));
 }
 
 // Switch Transformers and NLLB name each expert's module "expert_N".
 TEST_F(StacksTest, RecognizesExpertsNamedWithAWordBeforeTheNumber) {
   const std::string ffn = "model.layers.0.ffn.";
-  const auto plan = Plan({Bf16(ffn + "experts.expert_0.fc1.weight", {64, 128}),
-                          Bf16(ffn + "experts.expert_1.fc1.weight", {64, 128})},
-                         {.format = WeightFormat::kFp8Dynamic});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(plan->weights(), 14u);
-  EXPECT_THAT(plan->notes, Contains(HasSubstr("no engine is known")));
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
+      Plan({Bf16(ffn + "experts.expert_0.fc1.weight", {64, 128}),
+            Bf16(ffn + "experts.expert_1.fc1.weight", {64, 128})},
+           {.format = WeightFormat::kFp8Dynamic}));
+  EXPECT_EQ(plan.weights(), 14u);
+  EXPECT_THAT(plan.notes, Contains(HasSubstr("no engine is known")));
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text,
               HasSubstr(R"("re:.*\\.experts\\..*")"));
 }
 
@@ -96,40 +99,38 @@ TEST_F(StacksTest, OrientationOfASquareStackFollowsItsSiblings) {
     EXPECT_EQ(turned(sibling, true), 1);
     EXPECT_EQ(turned(sibling, false), 0);
   }
-  const auto alone = Plan({square});
-  ASSERT_THAT(alone, IsOk());
-  ASSERT_NE(Left(*alone, e + "down_proj"), nullptr);
-  EXPECT_THAT(Left(*alone, e + "down_proj")->reason,
+  ASSERT_OK_AND_ASSIGN(const auto alone, Plan({square}));
+  ASSERT_NE(Left(alone, e + "down_proj"), nullptr);
+  EXPECT_THAT(Left(alone, e + "down_proj")->reason,
               HasSubstr("N x K or K x N"));
   ModelJson config = LlamaConfig();
   config["model_type"] = "gpt_oss";
-  const auto listed = Plan({square}, {}, config);
-  ASSERT_THAT(listed, IsOk());
-  EXPECT_EQ(listed->weights(), 14u + 3u);
+  ASSERT_OK_AND_ASSIGN(const auto listed, Plan({square}, {}, config));
+  EXPECT_EQ(listed.weights(), 14u + 3u);
 }
 
 TEST_F(StacksTest, ExpertsWithUnsupportedNamesAreLeftOut) {
   const std::string e = "model.layers.0.moe_block.experts.";
-  const auto grok = Plan({Bf16(e + "0.linear.weight", {64, 128}),
-                          Bf16(e + "0.linear_v.weight", {64, 128}),
-                          Bf16(e + "0.linear_1.weight", {128, 64})});
-  ASSERT_THAT(grok, IsOk());
-  EXPECT_EQ(grok->weights(), 14u);
-  ASSERT_NE(Left(*grok, e + "0.linear_1"), nullptr);
-  EXPECT_EQ(Left(*grok, e + "0.linear_1")->kind,
+  ASSERT_OK_AND_ASSIGN(const auto grok,
+                       Plan({Bf16(e + "0.linear.weight", {64, 128}),
+                             Bf16(e + "0.linear_v.weight", {64, 128}),
+                             Bf16(e + "0.linear_1.weight", {128, 64})}));
+  EXPECT_EQ(grok.weights(), 14u);
+  ASSERT_NE(Left(grok, e + "0.linear_1"), nullptr);
+  EXPECT_EQ(Left(grok, e + "0.linear_1")->kind,
             "experts that no engine is known to support quantized");
-  EXPECT_THAT(grok->notes, Contains(HasSubstr("% of the model")));
-  EXPECT_THAT(ConfigFiles(model_, *grok).back().text,
+  EXPECT_THAT(grok.notes, Contains(HasSubstr("% of the model")));
+  EXPECT_THAT(ConfigFiles(model_, grok).back().text,
               HasSubstr(R"("re:.*\\.experts\\..*")"));
-  const auto taken = PlanAgain({.include = {"*.experts.*"}});
-  ASSERT_THAT(taken, IsOk());
-  EXPECT_EQ(taken->weights(), 17u);
+  ASSERT_OK_AND_ASSIGN(const auto taken,
+                       PlanAgain({.include = {"*.experts.*"}}));
+  EXPECT_EQ(taken.weights(), 17u);
   ModelJson config = LlamaConfig();
   config["model_type"] = "arctic";
   const std::string a = "model.layers.0.block_sparse_moe.experts.0.w1";
-  const auto arctic = Plan({Bf16(a + ".weight", {64, 128})}, {}, config);
-  ASSERT_THAT(arctic, IsOk());
-  EXPECT_NE(Left(*arctic, a), nullptr);
+  ASSERT_OK_AND_ASSIGN(const auto arctic,
+                       Plan({Bf16(a + ".weight", {64, 128})}, {}, config));
+  EXPECT_NE(Left(arctic, a), nullptr);
 }
 
 TEST_F(StacksTest, GptOssDialectNeedsAGptOssModel) {
@@ -176,24 +177,23 @@ TEST_F(StacksTest, DecodedExpertsAreTheStacksThatTheClassHas) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "llama4_text";
   WriteModel(dir_ / "q", config, {tensors});
-  const auto model = Model::Open(dir_ / "q");
-  ASSERT_THAT(model, IsOk());
-  const auto plan = MakeConversionPlan(
-      *model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(plan->weights(), 6u);
-  EXPECT_FALSE(plan->experts_apart);
-  ASSERT_THAT(Convert({*model, *plan}, dir_ / "plain"), IsOk());
-  const auto plain = Model::Open(dir_ / "plain");
-  ASSERT_THAT(plain, IsOk());
-  EXPECT_EQ(plain->tensors().size(), 2u);
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(dir_ / "q"));
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
+      MakeConversionPlan(
+          model, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16}));
+  EXPECT_EQ(plan.weights(), 6u);
+  EXPECT_FALSE(plan.experts_apart);
+  ASSERT_THAT(Convert({model, plan}, dir_ / "plain"), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto plain, Model::Open(dir_ / "plain"));
+  EXPECT_EQ(plain.tensors().size(), 2u);
   for (const auto& [name, bytes] : want) {
-    const ModelTensor* t = plain->Find(experts + "." + name);
+    const ModelTensor* t = plain.Find(experts + "." + name);
     ASSERT_NE(t, nullptr) << name;
     EXPECT_EQ(t->stored.shape,
               (std::vector<int64_t>{2, name == "down_proj" ? 32 : 64, 64}));
     std::vector<std::byte> there(t->stored.size);
-    ASSERT_THAT(plain->Read(*t, 0, absl::MakeSpan(there)), IsOk());
+    ASSERT_THAT(plain.Read(*t, 0, absl::MakeSpan(there)), IsOk());
     EXPECT_TRUE(there == bytes) << name;
   }
 }
@@ -210,11 +210,11 @@ TEST_F(StacksTest, LeavesDecodedExpertsApartWhoseStackWouldBeSquare) {
                     64, Nvfp4Names::kCompressedTensors);
       tensors.insert(tensors.end(), made.parts.begin(), made.parts.end());
     }
-    const auto plan = Plan(
-        tensors, {.dialect = Dialect::kNone, .format = WeightFormat::kBf16},
-        config);
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_EQ(plan->experts_apart, rows == 32);
+    ASSERT_OK_AND_ASSIGN(const auto plan, Plan(tensors,
+                                               {.dialect = Dialect::kNone,
+                                                .format = WeightFormat::kBf16},
+                                               config));
+    EXPECT_EQ(plan.experts_apart, rows == 32);
   }
 }
 

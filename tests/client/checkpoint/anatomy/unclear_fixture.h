@@ -11,6 +11,7 @@
 
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/plan.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/model_writer.h"
 
 namespace quantd::checkpoint {
@@ -22,7 +23,7 @@ inline WrittenTensor Zeros(const std::string& name, const std::string& dtype,
   return {name, dtype, std::move(shape), std::vector<std::byte>(bits / 8)};
 }
 
-class UnclearTest : public testing::Test {
+class UnclearTest : public ModelFixture {
  protected:
   // Plans the conversion of a Llama that has `more` in its second shard.
   absl::StatusOr<ConversionPlan> Plan(std::vector<WrittenTensor> more,
@@ -35,11 +36,7 @@ class UnclearTest : public testing::Test {
     return PlanAgain(selection);
   }
   absl::StatusOr<ConversionPlan> PlanAgain(const Selection& selection) {
-    auto model = Model::Open(dir_ / "m");
-    EXPECT_THAT(model, IsOk());
-    if (!model.ok()) return model.status();
-    model_ = *std::move(model);
-    return MakeConversionPlan(model_, selection);
+    return ModelFixture::Plan(selection);
   }
   static std::string Error(const absl::StatusOr<ConversionPlan>& plan) {
     EXPECT_THAT(plan, StatusIs(absl::StatusCode::kInvalidArgument));
@@ -52,8 +49,6 @@ class UnclearTest : public testing::Test {
     }
     return nullptr;
   }
-  TempDir dir_;
-  Model model_;
 };
 
 }  // namespace quantd::checkpoint

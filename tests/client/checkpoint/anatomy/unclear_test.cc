@@ -83,28 +83,29 @@ TEST_F(UnclearTest, RefusesWeightsInUnknownFormats) {
                                  .format = WeightFormat::kBf16})),
                 AllOf(HasSubstr(c.says), Not(HasSubstr("--ignore"))));
     // With --ignore they are copied and listed.
-    const auto carried =
-        Plan(c.tensors, {.ignore = {"model.layers.0.mlp.experts*"}});
-    ASSERT_THAT(carried, IsOk());
+    ASSERT_OK_AND_ASSIGN(
+        const auto carried,
+        Plan(c.tensors, {.ignore = {"model.layers.0.mlp.experts*"}}));
     const LeftOut* left =
-        Left(*carried, c.tensors.front().name.starts_with(stack) ? stack : up);
+        Left(carried, c.tensors.front().name.starts_with(stack) ? stack : up);
     ASSERT_NE(left, nullptr);
     EXPECT_EQ(left->kind, "weights in unknown formats");
-    EXPECT_THAT(carried->notes, Contains(HasSubstr("unknown formats")));
+    EXPECT_THAT(carried.notes, Contains(HasSubstr("unknown formats")));
     EXPECT_GT(left->bytes, 0u);
-    EXPECT_EQ(carried->weights(), 14u);
-    EXPECT_THAT(ConfigFiles(model_, *carried).back().text,
+    EXPECT_EQ(carried.weights(), 14u);
+    EXPECT_THAT(ConfigFiles(model_, carried).back().text,
                 HasSubstr(R"("re:.*\\.experts\\..*")"));
   }
 }
 
 TEST_F(UnclearTest, CopiesTensorsThatAreNotWeights) {
-  const auto plan = Plan({Zeros("model.layers.0.attn.bias", "U8", {1, 1, 4, 4}),
-                          Zeros("model.position_ids", "I64", {1, 64}),
-                          Zeros("model.layers.0.self_attn.k_scale", "F32", {}),
-                          Zeros("model.logit_scale", "F32", {})});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(plan->left_out.size(), 2u);
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
+      Plan({Zeros("model.layers.0.attn.bias", "U8", {1, 1, 4, 4}),
+            Zeros("model.position_ids", "I64", {1, 64}),
+            Zeros("model.layers.0.self_attn.k_scale", "F32", {}),
+            Zeros("model.logit_scale", "F32", {})}));
+  EXPECT_EQ(plan.left_out.size(), 2u);
 }
 
 TEST_F(UnclearTest, NamesALeftOverConfigurationUnlessItIsEmpty) {
@@ -131,15 +132,15 @@ TEST_F(UnclearTest, DropsInputScalesAndReportsCacheScales) {
   for (const Dialect dialect : {Dialect::kCompressedTensors, Dialect::kNone}) {
     Selection to = {.dialect = dialect};
     if (dialect == Dialect::kNone) to.format = WeightFormat::kBf16;
-    const auto plan = Plan({Zeros(m + ".weight", "F8_E4M3", {128, 128}),
-                            Zeros(m + ".weight_scale", "F32", {128, 1}),
-                            Zeros(m + ".input_scale", "F32", {1}),
-                            Zeros(m + ".input_scale_ub", "F32", {1}),
-                            Zeros(m + ".output_scale", "F32", {1})},
-                           to, config);
-    ASSERT_THAT(plan, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto plan,
+                         Plan({Zeros(m + ".weight", "F8_E4M3", {128, 128}),
+                               Zeros(m + ".weight_scale", "F32", {128, 1}),
+                               Zeros(m + ".input_scale", "F32", {1}),
+                               Zeros(m + ".input_scale_ub", "F32", {1}),
+                               Zeros(m + ".output_scale", "F32", {1})},
+                              to, config));
     std::vector<std::string> kept;
-    for (const ModelTensor* t : plan->copies) {
+    for (const ModelTensor* t : plan.copies) {
       if (t->name().starts_with(m)) kept.push_back(t->name());
     }
     // Plain models have no scales of caches.
@@ -148,7 +149,7 @@ TEST_F(UnclearTest, DropsInputScalesAndReportsCacheScales) {
       continue;
     }
     EXPECT_THAT(kept, testing::ElementsAre(m + ".output_scale"));
-    EXPECT_THAT(plan->notes,
+    EXPECT_THAT(plan.notes,
                 Contains(HasSubstr("1 scales of the KV cache are copied")));
   }
 }
@@ -165,12 +166,11 @@ TEST_F(UnclearTest, DecodingRemovesEveryPartOfAQuantization) {
   ModelJson config = LlamaConfig();
   config["text_config"] = {{"quantization_config", {{"quant_method", "x"}}},
                            {"vocab_size", 96}};
-  const auto plan = Plan(parts, decode, config);
-  ASSERT_THAT(plan, IsOk());
-  for (const ModelTensor* t : plan->copies) {
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan(parts, decode, config));
+  for (const ModelTensor* t : plan.copies) {
     EXPECT_THAT(t->name(), Not(HasSubstr("extra_proj")));
   }
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text,
               AllOf(Not(HasSubstr("quantization")), HasSubstr("vocab_size")));
   for (const char* part : {".weight_zero_point", ".smooth_scale"}) {
     auto more = parts;
@@ -230,25 +230,24 @@ TEST_F(UnclearTest, RefusesWeightsThatAreStoredAsFactors) {
     SCOPED_TRACE(c.says);
     EXPECT_THAT(Error(Plan(c.tensors)), AllOf(HasSubstr(m), HasSubstr(c.says),
                                               HasSubstr("--ignore " + m)));
-    const auto carried = PlanAgain({.ignore = {m}});
-    ASSERT_THAT(carried, IsOk());
-    ASSERT_NE(Left(*carried, m), nullptr);
-    EXPECT_THAT(ConfigFiles(model_, *carried).back().text,
+    ASSERT_OK_AND_ASSIGN(const auto carried, PlanAgain({.ignore = {m}}));
+    ASSERT_NE(Left(carried, m), nullptr);
+    EXPECT_THAT(ConfigFiles(model_, carried).back().text,
                 HasSubstr("extra_proj"));
   }
   // Convolutions and heads stay unquantized anyway, so their factors are
   // copied.
   const std::string head = "dino.head.last_layer";
   const std::string conv = "encoder.pos_conv_embed.conv";
-  const auto kept = Plan({Bf16(head + ".weight_g", {64, 1}),
-                          Bf16(head + ".weight_v", {64, 128}),
-                          Bf16(conv + ".weight_g", {1, 1, 4}),
-                          Bf16(conv + ".weight_v", {64, 16, 4})});
-  ASSERT_THAT(kept, IsOk());
-  ASSERT_NE(Left(*kept, head), nullptr);
-  ASSERT_NE(Left(*kept, conv), nullptr);
-  EXPECT_EQ(Left(*kept, conv)->kind, "weights that are stored as factors");
-  EXPECT_THAT(ConfigFiles(model_, *kept).back().text,
+  ASSERT_OK_AND_ASSIGN(const auto kept,
+                       Plan({Bf16(head + ".weight_g", {64, 1}),
+                             Bf16(head + ".weight_v", {64, 128}),
+                             Bf16(conv + ".weight_g", {1, 1, 4}),
+                             Bf16(conv + ".weight_v", {64, 16, 4})}));
+  ASSERT_NE(Left(kept, head), nullptr);
+  ASSERT_NE(Left(kept, conv), nullptr);
+  EXPECT_EQ(Left(kept, conv)->kind, "weights that are stored as factors");
+  EXPECT_THAT(ConfigFiles(model_, kept).back().text,
               AllOf(HasSubstr("dino"), HasSubstr("encoder")));
 }
 
@@ -256,12 +255,12 @@ TEST_F(UnclearTest, UnfusedWeightsMayHaveDifferentFormats) {
   ModelJson config = LlamaConfig();
   config["model_type"] = "odd";
   const std::string l = "model.layers.0.mixer.";
-  const auto plan = Plan({Bf16(l + "gate.weight", {16, 128}),
-                          Bf16(l + "odd_proj.weight", {64, 128}),
-                          Bf16("model.odd_proj.weight", {64, 128})},
-                         {}, config);
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(plan->notes, Not(Contains(HasSubstr("another format"))));
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(l + "gate.weight", {16, 128}),
+                             Bf16(l + "odd_proj.weight", {64, 128}),
+                             Bf16("model.odd_proj.weight", {64, 128})},
+                            {}, config));
+  EXPECT_THAT(plan.notes, Not(Contains(HasSubstr("another format"))));
 }
 
 // Engines treat all experts of a layer as one weight.
@@ -303,13 +302,14 @@ TEST_F(UnclearTest, ReportsNamesOfATrainingWrapper) {
 // known name of a linear layer.
 TEST_F(UnclearTest, ListsMatricesThatNoEngineQuantizes) {
   const std::string a = "model.layers.0.attn.";
-  const auto plan = Plan({Bf16(a + "in_proj_weight", {384, 128}),
-                          Bf16(a + "out_proj.weight", {128, 128}),
-                          Bf16("model.layers.0.norm_proj.weight", {128, 128})});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(plan->weights(), 14u);
-  EXPECT_NE(Left(*plan, a + "out_proj"), nullptr);
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
+      Plan({Bf16(a + "in_proj_weight", {384, 128}),
+            Bf16(a + "out_proj.weight", {128, 128}),
+            Bf16("model.layers.0.norm_proj.weight", {128, 128})}));
+  EXPECT_EQ(plan.weights(), 14u);
+  EXPECT_NE(Left(plan, a + "out_proj"), nullptr);
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text,
               AllOf(HasSubstr("out_proj"), HasSubstr("norm_proj")));
 }
 
@@ -331,10 +331,9 @@ TEST_F(UnclearTest, RefusesAShardThatTheIndexOmits) {
   ModelJson config = LlamaConfig();
   config["num_hidden_layers"] = 1;
   WriteFile(dir_ / "m/config.json", config.dump());
-  const auto beyond = PlanAgain({});
-  ASSERT_THAT(beyond, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto beyond, PlanAgain({}));
   EXPECT_THAT(
-      beyond->notes,
+      beyond.notes,
       Contains(HasSubstr(name + " has tensors that the model does not have")));
 }
 
@@ -390,10 +389,10 @@ TEST_F(UnclearTest, RefusesIncludedEmbeddingsAndTiedHeads) {
   config["tie_word_embeddings"] = true;
   EXPECT_THAT(Error(Plan({}, {.include = {"lm_head"}}, config)),
               HasSubstr("untie"));
-  const auto router = Plan({Bf16("model.layers.0.mlp.gate.weight", {16, 128})},
-                           {.include = {"*.gate"}});
-  ASSERT_THAT(router, IsOk());
-  EXPECT_THAT(router->notes, Contains(HasSubstr("routers are quantized")));
+  ASSERT_OK_AND_ASSIGN(const auto router,
+                       Plan({Bf16("model.layers.0.mlp.gate.weight", {16, 128})},
+                            {.include = {"*.gate"}}));
+  EXPECT_THAT(router.notes, Contains(HasSubstr("routers are quantized")));
 }
 
 }  // namespace

@@ -13,15 +13,14 @@ using UnknownTest = UnclearTest;
 
 TEST_F(UnknownTest, LeavesOutAndReportsUnknownLayers) {
   const std::string l = "model.layers.0.laurel.linear_left";
-  const auto plan = Plan({Bf16(l + ".weight", {64, 128})});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(plan->weights(), 14u);
-  ASSERT_NE(Left(*plan, l), nullptr);
-  EXPECT_THAT(plan->notes,
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan({Bf16(l + ".weight", {64, 128})}));
+  EXPECT_EQ(plan.weights(), 14u);
+  ASSERT_NE(Left(plan, l), nullptr);
+  EXPECT_THAT(plan.notes,
               Contains(AllOf(HasSubstr("% of the model"),
                              HasSubstr("model.layers.#.laurel.linear_left"),
                              HasSubstr("--include"))));
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("linear_left"));
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text, HasSubstr("linear_left"));
   EXPECT_EQ(PlanAgain({.include = {"*laurel*"}})->weights(), 15u);
   EXPECT_THAT(PlanAgain({.ignore = {"*laurel*"}})->notes, testing::IsEmpty());
 }
@@ -30,9 +29,9 @@ TEST_F(UnknownTest, LeavesOutAndReportsUnknownLayers) {
 // linear layers.
 TEST_F(UnknownTest, ListsAMatrixNamedLikeAnEmbedding) {
   const std::string table = "model.layers.0.self_attn.relative_pos_embeddings";
-  const auto plan = Plan({Bf16(table + ".weight", {64, 128})});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(table + ".weight", {64, 128})}));
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text,
               AllOf(HasSubstr("relative_pos_embeddings"),
                     testing::Not(HasSubstr("embed_tokens"))));
 }
@@ -51,10 +50,9 @@ TEST_F(UnknownTest, RefusesModelsOfUnknownClasses) {
                 AllOf(HasSubstr("quantctl does not know"),
                       HasSubstr("model.layers.#.mlp.down_proj"),
                       HasSubstr("--include")));
-    const auto named = PlanAgain({.include = {"*.mlp.*"}});
-    ASSERT_THAT(named, IsOk());
-    EXPECT_EQ(named->weights(), 6u);
-    EXPECT_THAT(named->notes, Contains(HasSubstr("self_attn.q_proj")));
+    ASSERT_OK_AND_ASSIGN(const auto named, PlanAgain({.include = {"*.mlp.*"}}));
+    EXPECT_EQ(named.weights(), 6u);
+    EXPECT_THAT(named.notes, Contains(HasSubstr("self_attn.q_proj")));
   }
   // Without a class, the names of the tensors decide. The two names below are
   // not specific to language models.
@@ -76,10 +74,10 @@ TEST_F(UnknownTest, LeavesOutWeightsStoredAsKByN) {
   ModelJson config = {{"architectures", {"VisionEncoderDecoderModel"}},
                       {"model_type", "vision-encoder-decoder"},
                       {"decoder", {{"model_type", "gpt2"}}}};
-  const auto plan = Plan({Bf16(a + ".weight", {128, 384})}, {}, config);
-  ASSERT_THAT(plan, IsOk());
-  ASSERT_NE(Left(*plan, a), nullptr);
-  EXPECT_THAT(Left(*plan, a)->reason, HasSubstr("Conv1D"));
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(a + ".weight", {128, 384})}, {}, config));
+  ASSERT_NE(Left(plan, a), nullptr);
+  EXPECT_THAT(Left(plan, a)->reason, HasSubstr("Conv1D"));
 }
 
 // Engines split kv_b_proj while they load it, and some read its packed codes as
@@ -97,23 +95,22 @@ TEST_F(UnknownTest, LatentAttentionsMatrixIsNotQuantizedToFourBits) {
         std::pair(Dialect::kCompressedTensors, W::kMxfp4),
         std::pair(Dialect::kModelOpt, W::kNvfp4)}) {
     SCOPED_TRACE(Name(format));
-    const auto plan = PlanAgain(
-        {.dialect = dialect, .format = format, .include = {"*_proj"}});
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_EQ(plan->weights(), 15u);
-    ASSERT_NE(Left(*plan, b), nullptr);
-    EXPECT_THAT(Left(*plan, b)->kind, HasSubstr("latent attention"));
-    EXPECT_THAT(Left(*plan, b)->reason, HasSubstr("=fp8_dynamic"));
-    EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("kv_b_proj"));
+    ASSERT_OK_AND_ASSIGN(const auto plan, PlanAgain({.dialect = dialect,
+                                                     .format = format,
+                                                     .include = {"*_proj"}}));
+    EXPECT_EQ(plan.weights(), 15u);
+    ASSERT_NE(Left(plan, b), nullptr);
+    EXPECT_THAT(Left(plan, b)->kind, HasSubstr("latent attention"));
+    EXPECT_THAT(Left(plan, b)->reason, HasSubstr("=fp8_dynamic"));
+    EXPECT_THAT(ConfigFiles(model_, plan).back().text, HasSubstr("kv_b_proj"));
   }
   for (const W format : {W::kFp8, W::kFp8Dynamic, W::kFp8Block, W::kMxfp8}) {
-    const auto plan = PlanAgain({.format = format});
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_EQ(Left(*plan, b), nullptr) << Name(format);
+    ASSERT_OK_AND_ASSIGN(const auto plan, PlanAgain({.format = format}));
+    EXPECT_EQ(Left(plan, b), nullptr) << Name(format);
   }
-  const auto ruled = PlanAgain({.rules = {"*kv_b_proj=fp8_dynamic"}});
-  ASSERT_THAT(ruled, IsOk());
-  EXPECT_EQ(Left(*ruled, b), nullptr);
+  ASSERT_OK_AND_ASSIGN(const auto ruled,
+                       PlanAgain({.rules = {"*kv_b_proj=fp8_dynamic"}}));
+  EXPECT_EQ(Left(ruled, b), nullptr);
 }
 
 // SGLang reorders the rows of these weights of Llama 4, but not their scales.
@@ -125,22 +122,20 @@ TEST_F(UnknownTest, KeepsReorderedQueriesAndKeysOfLlama4) {
   const std::string attention = "model.layers.0.self_attn.";
   for (const W format : {W::kNvfp4, W::kFp8Dynamic, W::kFp8Block, W::kMxfp8}) {
     SCOPED_TRACE(Name(format));
-    const auto plan = PlanAgain({.format = format});
-    ASSERT_THAT(plan, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto plan, PlanAgain({.format = format}));
     // Engines fuse the three.
     for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
-      EXPECT_NE(Left(*plan, attention + leaf), nullptr) << leaf;
+      EXPECT_NE(Left(plan, attention + leaf), nullptr) << leaf;
     }
-    EXPECT_THAT(Left(*plan, attention + "q_proj")->kind, HasSubstr("reorder"));
-    const auto named =
-        PlanAgain({.format = format, .include = {"*.self_attn.*"}});
-    ASSERT_THAT(named, IsOk());
-    EXPECT_EQ(Left(*named, attention + "q_proj") != nullptr,
+    EXPECT_THAT(Left(plan, attention + "q_proj")->kind, HasSubstr("reorder"));
+    ASSERT_OK_AND_ASSIGN(
+        const auto named,
+        PlanAgain({.format = format, .include = {"*.self_attn.*"}}));
+    EXPECT_EQ(Left(named, attention + "q_proj") != nullptr,
               format == W::kFp8Block);
   }
-  const auto whole = PlanAgain({.format = W::kFp8});
-  ASSERT_THAT(whole, IsOk());
-  EXPECT_EQ(Left(*whole, attention + "q_proj"), nullptr);
+  ASSERT_OK_AND_ASSIGN(const auto whole, PlanAgain({.format = W::kFp8}));
+  EXPECT_EQ(Left(whole, attention + "q_proj"), nullptr);
 }
 
 // vLLM runs PhiMoE with the names of transformers 5, and builds the tower of
@@ -151,32 +146,31 @@ TEST_F(UnknownTest, ListsRoutersAndTowersUnderTheirNamesInEngines) {
   const std::string moe = "model.layers.0.block_sparse_moe.";
   for (const Dialect dialect :
        {Dialect::kCompressedTensors, Dialect::kModelOpt}) {
-    const auto plan = Plan({Bf16(moe + "gate.weight", {64, 128})},
-                           {.dialect = dialect}, config);
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("router"));
+    ASSERT_OK_AND_ASSIGN(const auto plan,
+                         Plan({Bf16(moe + "gate.weight", {64, 128})},
+                              {.dialect = dialect}, config));
+    EXPECT_THAT(ConfigFiles(model_, plan).back().text, HasSubstr("router"));
   }
   const ModelJson blip = {{"architectures", {"Blip2ForConditionalGeneration"}},
                           {"model_type", "blip-2"},
                           {"text_config", LlamaConfig()},
                           {"vision_config", ModelJson::object()}};
   const std::string fc = "vision_model.encoder.layers.0.mlp.fc1.weight";
-  const auto plan = Plan({Bf16(fc, {64, 128})}, {}, blip);
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan({Bf16(fc, {64, 128})}, {}, blip));
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text,
               HasSubstr("|projector|encoder"));
 }
 
 // ComfyUI writes FP8 with ModelOpt's names and a label.
 TEST_F(UnknownTest, DecodingRemovesTheLabelOfComfy) {
   const std::string m = "model.layers.0.mlp.extra_proj";
-  const auto plan =
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
       Plan({Zeros(m + ".weight", "F8_E4M3", {128, 128}),
             Zeros(m + ".weight_scale", "F32", {}),
             Zeros(m + ".comfy_quant", "U8", {27})},
-           {.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
-  ASSERT_THAT(plan, IsOk());
-  for (const ModelTensor* t : plan->copies) {
+           {.dialect = Dialect::kNone, .format = WeightFormat::kBf16}));
+  for (const ModelTensor* t : plan.copies) {
     EXPECT_THAT(t->name(), testing::Not(HasSubstr("extra_proj")));
   }
 }
@@ -186,14 +180,14 @@ TEST_F(UnknownTest, KeepsTheKeysOfCrossAttentionForComfy) {
   const std::string block =
       "model.diffusion_model.input_blocks.4.1.transformer_blocks.0.";
   const Selection comfy = {.dialect = Dialect::kComfy};
-  const auto plan = Plan({Bf16(block + "attn2.to_k.weight", {64, 128}),
-                          Bf16(block + "attn2.to_v.weight", {64, 128}),
-                          Bf16(block + "attn1.to_k.weight", {64, 128})},
-                         comfy, ModelJson::object());
-  ASSERT_THAT(plan, IsOk());
-  ASSERT_NE(Left(*plan, block + "attn2.to_k"), nullptr);
-  EXPECT_THAT(Left(*plan, block + "attn2.to_k")->kind, HasSubstr("measures"));
-  EXPECT_EQ(Left(*plan, block + "attn1.to_k"), nullptr);
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(block + "attn2.to_k.weight", {64, 128}),
+                             Bf16(block + "attn2.to_v.weight", {64, 128}),
+                             Bf16(block + "attn1.to_k.weight", {64, 128})},
+                            comfy, ModelJson::object()));
+  ASSERT_NE(Left(plan, block + "attn2.to_k"), nullptr);
+  EXPECT_THAT(Left(plan, block + "attn2.to_k")->kind, HasSubstr("measures"));
+  EXPECT_EQ(Left(plan, block + "attn1.to_k"), nullptr);
 }
 
 // ComfyUI renames the tensors of diffusers without their scales.
@@ -218,17 +212,17 @@ TEST_F(UnknownTest, LeavesOutLayersOfMambaOneButNotOfMambaTwo) {
     SCOPED_TRACE(mixer);
     const auto in = Bf16(mixer + ".in_proj.weight", {64, 128});
     const auto out = Bf16(mixer + ".out_proj.weight", {128, 64});
-    const auto two = Plan({in, out});
-    ASSERT_THAT(two, IsOk());
-    EXPECT_EQ(two->weights(), 16u);
-    const auto one = Plan({in, out, Bf16(mixer + ".x_proj.weight", {8, 64})});
-    ASSERT_THAT(one, IsOk());
-    EXPECT_EQ(one->weights(), 14u);
+    ASSERT_OK_AND_ASSIGN(const auto two, Plan({in, out}));
+    EXPECT_EQ(two.weights(), 16u);
+    ASSERT_OK_AND_ASSIGN(
+        const auto one,
+        Plan({in, out, Bf16(mixer + ".x_proj.weight", {8, 64})}));
+    EXPECT_EQ(one.weights(), 14u);
     for (const char* leaf : {".in_proj", ".out_proj"}) {
-      ASSERT_NE(Left(*one, mixer + leaf), nullptr);
-      EXPECT_THAT(Left(*one, mixer + leaf)->kind, HasSubstr("Mamba-1"));
+      ASSERT_NE(Left(one, mixer + leaf), nullptr);
+      EXPECT_THAT(Left(one, mixer + leaf)->kind, HasSubstr("Mamba-1"));
     }
-    EXPECT_THAT(ConfigFiles(model_, *one).back().text,
+    EXPECT_THAT(ConfigFiles(model_, one).back().text,
                 HasSubstr("(in_proj|out_proj|x_proj)$"));
   }
 }
@@ -265,19 +259,19 @@ TEST_F(UnknownTest, SaysHowToFoldAnAdapterThatTheModelsCodeApplies) {
 // queries, keys and values.
 TEST_F(UnknownTest, MembersOfAFusedLayerAreAllQuantizedOrNone) {
   const std::string a = "model.layers.0.self_attn.";
-  const auto plan = Plan({Bf16(a + "b_proj.weight", {16, 128}),
-                          Bf16(a + "f_a_proj.weight", {64, 128})});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(plan->weights(), 11u);
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(a + "b_proj.weight", {16, 128}),
+                             Bf16(a + "f_a_proj.weight", {64, 128})}));
+  EXPECT_EQ(plan.weights(), 11u);
   for (const char* leaf : {"q_proj", "k_proj", "v_proj"}) {
-    ASSERT_NE(Left(*plan, a + leaf), nullptr);
-    EXPECT_THAT(Left(*plan, a + leaf)->reason, HasSubstr("engines fuse them"));
+    ASSERT_NE(Left(plan, a + leaf), nullptr);
+    EXPECT_THAT(Left(plan, a + leaf)->reason, HasSubstr("engines fuse them"));
   }
-  EXPECT_THAT(plan->notes, Contains(AllOf(HasSubstr("model.layers.#"),
-                                          HasSubstr("engines fuse them"))));
-  const auto all = PlanAgain({.include = {"*.b_proj", "*.f_a_proj"}});
-  ASSERT_THAT(all, IsOk());
-  EXPECT_EQ(all->weights(), 16u);
+  EXPECT_THAT(plan.notes, Contains(AllOf(HasSubstr("model.layers.#"),
+                                         HasSubstr("engines fuse them"))));
+  ASSERT_OK_AND_ASSIGN(const auto all,
+                       PlanAgain({.include = {"*.b_proj", "*.f_a_proj"}}));
+  EXPECT_EQ(all.weights(), 16u);
 }
 
 // vLLM makes one layer of queries, keys, values and the index of sparse
@@ -287,32 +281,32 @@ TEST_F(UnknownTest, WhatIsFusedWithAPlainIndexOrGateIsPlain) {
   for (const std::string index :
        {"index_q_proj", "index_k_proj", "indexer.index_qk_proj"}) {
     SCOPED_TRACE(index);
-    const auto plan = Plan({Bf16(a + index + ".weight", {64, 128})});
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_EQ(plan->weights(), 11u);
-    EXPECT_NE(Left(*plan, a + "q_proj"), nullptr);
-    EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("qkv_proj"));
+    ASSERT_OK_AND_ASSIGN(const auto plan,
+                         Plan({Bf16(a + index + ".weight", {64, 128})}));
+    EXPECT_EQ(plan.weights(), 11u);
+    EXPECT_NE(Left(plan, a + "q_proj"), nullptr);
+    EXPECT_THAT(ConfigFiles(model_, plan).back().text, HasSubstr("qkv_proj"));
   }
-  const auto plan = Plan({Bf16(a + "q_a_proj.weight", {64, 128}),
-                          Bf16(a + "kv_a_proj_with_mqa.weight", {64, 128}),
-                          Bf16(a + "g_proj.weight", {128, 128})});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(plan->weights(), 14u);
-  EXPECT_NE(Left(*plan, a + "q_a_proj"), nullptr);
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text,
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(a + "q_a_proj.weight", {64, 128}),
+                             Bf16(a + "kv_a_proj_with_mqa.weight", {64, 128}),
+                             Bf16(a + "g_proj.weight", {128, 128})}));
+  EXPECT_EQ(plan.weights(), 14u);
+  EXPECT_NE(Left(plan, a + "q_a_proj"), nullptr);
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text,
               HasSubstr("|fused_qkv_a_g_proj|"));
-  EXPECT_EQ(Left(*plan, a + "q_proj"), nullptr);
+  EXPECT_EQ(Left(plan, a + "q_proj"), nullptr);
 }
 
 // SGLang looks for Ling's g_proj under the name output_gate.
 TEST_F(UnknownTest, ListsTheNamesThatEnginesGiveToPlainLayers) {
   const std::string a = "model.layers.0.attention.";
-  const auto plan = Plan({Bf16(a + "g_proj.weight", {128, 128}),
-                          Bf16(a + "query_key_value.weight", {384, 128}),
-                          Bf16(a + "dense.weight", {128, 128})},
-                         {.ignore = {"*.attention.*"}});
-  ASSERT_THAT(plan, IsOk());
-  const std::string text = ConfigFiles(model_, *plan).back().text;
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(a + "g_proj.weight", {128, 128}),
+                             Bf16(a + "query_key_value.weight", {384, 128}),
+                             Bf16(a + "dense.weight", {128, 128})},
+                            {.ignore = {"*.attention.*"}}));
+  const std::string text = ConfigFiles(model_, plan).back().text;
   for (const char* name : {"output_gate", "qkv_proj", "o_proj"})
     EXPECT_THAT(text, HasSubstr(name));
   EXPECT_THAT(text, testing::Not(HasSubstr("self_attn")));
@@ -327,21 +321,21 @@ TEST_F(UnknownTest, AnIncludeThatMatchesNoMatrixIsAnErrorOfUsage) {
 // TeleChat2 has keys and values in one matrix. The gated layers are w1 and w2
 // in the first Qwen, and fc1 and fc3 in the vision tower of dots.ocr.
 TEST_F(UnknownTest, SiblingsOfEveryNameAreFused) {
-  const auto plan =
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
       Plan({Bf16("h.0.self_attention.query.weight", {128, 128}),
-            Bf16("h.0.self_attention.key_value.weight", {256, 128})});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_NE(Left(*plan, "h.0.self_attention.query"), nullptr);
+            Bf16("h.0.self_attention.key_value.weight", {256, 128})}));
+  EXPECT_NE(Left(plan, "h.0.self_attention.query"), nullptr);
   for (const auto& [first, second, third] :
        {std::array{"w1", "w2", "c_proj"}, std::array{"fc1", "fc3", "fc2"}}) {
     const std::string mlp = "h.0.mlp.";
-    const auto gated = Plan({Bf16(mlp + first + ".weight", {256, 128}),
-                             Bf16(mlp + second + ".weight", {256, 128}),
-                             Bf16(mlp + third + ".weight", {128, 256})},
-                            {.include = {"*.mlp.*"}});
-    ASSERT_THAT(gated, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto gated,
+                         Plan({Bf16(mlp + first + ".weight", {256, 128}),
+                               Bf16(mlp + second + ".weight", {256, 128}),
+                               Bf16(mlp + third + ".weight", {128, 256})},
+                              {.include = {"*.mlp.*"}}));
     const std::string module = mlp + first;
-    EXPECT_TRUE(std::any_of(gated->groups.begin(), gated->groups.end(),
+    EXPECT_TRUE(std::any_of(gated.groups.begin(), gated.groups.end(),
                             [&](const FusedWeights& g) {
                               return g.weights.size() == 2 &&
                                      g.weights.front().module == module;
@@ -372,18 +366,17 @@ TEST_F(UnknownTest, AKnownModelTypeWithinAnUnknownClassSuffices) {
 // Kimi-Audio's adaptor has more layers than the language model.
 TEST_F(UnknownTest, AnAdaptorForSoundIsNoMtpHead) {
   const std::string adaptor = "model.vq_adaptor.layers.3";
-  const auto plan = Plan({Bf16(adaptor + ".weight", {64, 128})});
-  ASSERT_THAT(plan, IsOk());
-  ASSERT_NE(Left(*plan, adaptor), nullptr);
-  EXPECT_EQ(Left(*plan, adaptor)->role, Role::kVision);
-  EXPECT_THAT(ConfigFiles(model_, *plan).back().text, HasSubstr("audio_tower"));
+  ASSERT_OK_AND_ASSIGN(const auto plan,
+                       Plan({Bf16(adaptor + ".weight", {64, 128})}));
+  ASSERT_NE(Left(plan, adaptor), nullptr);
+  EXPECT_EQ(Left(plan, adaptor)->role, Role::kVision);
+  EXPECT_THAT(ConfigFiles(model_, plan).back().text, HasSubstr("audio_tower"));
 }
 
 TEST_F(UnknownTest, OffersIncludeForHeadsButNotForEmbeddings) {
-  const auto plan = Plan({});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(Left(*plan, "lm_head")->reason, HasSubstr("--include"));
-  EXPECT_THAT(Left(*plan, "model.embed_tokens")->reason,
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan({}));
+  EXPECT_THAT(Left(plan, "lm_head")->reason, HasSubstr("--include"));
+  EXPECT_THAT(Left(plan, "model.embed_tokens")->reason,
               testing::Not(HasSubstr("--include")));
 }
 

@@ -2,6 +2,7 @@
 // alone.
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/plan.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/quantized_writer.h"
 
 namespace quantd::checkpoint {
@@ -12,28 +13,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-class CacheScalesTest : public testing::Test {
- protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
-  // Keeps the model, which the plan refers to.
-  absl::StatusOr<ConversionPlan> Plan(const Selection& selection) {
-    auto model = Model::Open(At("m"));
-    if (!model.ok()) return model.status();
-    model_ = *std::move(model);
-    return MakeConversionPlan(model_, selection);
-  }
-  static const safetensors::Tensor* Output(const ConversionPlan& plan,
-                                           std::string_view name) {
-    for (const OutputShard& shard : plan.shards) {
-      for (const safetensors::Tensor& t : shard.tensors) {
-        if (t.name == name) return &t;
-      }
-    }
-    return nullptr;
-  }
-  Model model_;
-  TempDir dir_;
-};
+using CacheScalesTest = ModelFixture;
 
 TEST_F(CacheScalesTest, CacheScalesComeFromTheCalibration) {
   const std::string first = "model.layers.0.self_attn.";
@@ -56,22 +36,21 @@ TEST_F(CacheScalesTest, CacheScalesComeFromTheCalibration) {
     const bool own = dialect == Dialect::kModelOpt;
     const std::string k = own ? "k_proj.k_scale" : "k_scale";
     const std::string v = own ? "v_proj.v_scale" : "v_scale";
-    const auto plan = Plan(s);
-    ASSERT_THAT(plan, IsOk());
+    ASSERT_OK_AND_ASSIGN(const auto plan, Plan(s));
     std::map<std::string, float> scales;
-    for (const CacheScale& c : plan->cache_scales) scales[c.name] = c.value;
+    for (const CacheScale& c : plan.cache_scales) scales[c.name] = c.value;
     EXPECT_EQ(scales, (std::map<std::string, float>{{first + k, 1.0f},
                                                     {first + v, 3.0f / 448},
                                                     {second + k, 0.125f},
                                                     {second + v, 1.0f / 448}}));
     for (const auto& [name, value] : scales) {
-      const auto* out = Output(*plan, name);
+      const auto* out = Output(plan, name);
       ASSERT_NE(out, nullptr) << name;
       EXPECT_EQ(out->dtype, "F32");
       EXPECT_EQ(out->size, 4u);
     }
-    EXPECT_EQ(Output(*plan, first + "k_scale") != nullptr, !own);
-    const auto files = ConfigFiles(model_, *plan);
+    EXPECT_EQ(Output(plan, first + "k_scale") != nullptr, !own);
+    const auto files = ConfigFiles(model_, plan);
     const auto config =
         ModelJson::parse(files.back().text)["quantization_config"];
     EXPECT_EQ(config["kv_cache_scheme"]["num_bits"], 8);
@@ -84,9 +63,8 @@ TEST_F(CacheScalesTest, CacheScalesComeFromTheCalibration) {
       EXPECT_EQ(config["kv_cache_scheme"]["strategy"], "tensor");
       EXPECT_EQ(config["kv_cache_scheme"]["symmetric"], true);
     }
-    EXPECT_NE(Output(*plan, first + "block_scale"), nullptr);
-    EXPECT_THAT(plan->notes,
-                Not(Contains(HasSubstr("scales of the KV cache"))));
+    EXPECT_NE(Output(plan, first + "block_scale"), nullptr);
+    EXPECT_THAT(plan.notes, Not(Contains(HasSubstr("scales of the KV cache"))));
   }
 }
 
@@ -99,33 +77,32 @@ TEST_F(CacheScalesTest, AShardWithoutAttentionsDeclaresScalesOfCaches) {
     }
   }
   WriteModel(At("m"), LlamaConfig(), {parts[0], parts[1]});
-  auto model = Model::Open(At("m"), {"model-00001-of-00002.safetensors"});
-  ASSERT_THAT(model, IsOk());
-  const auto plan = MakeConversionPlan(
-      *model, {.cache_amax = {{"model.layers.0.self_attn", {2.0f, 1.0f}}}});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(plan->cache_scales, testing::IsEmpty());
-  EXPECT_THAT(ConfigFiles(*model, *plan).back().text,
+  ASSERT_OK_AND_ASSIGN(
+      auto model, Model::Open(At("m"), {"model-00001-of-00002.safetensors"}));
+  ASSERT_OK_AND_ASSIGN(
+      const auto plan,
+      MakeConversionPlan(
+          model, {.cache_amax = {{"model.layers.0.self_attn", {2.0f, 1.0f}}}}));
+  EXPECT_THAT(plan.cache_scales, testing::IsEmpty());
+  EXPECT_THAT(ConfigFiles(model, plan).back().text,
               HasSubstr("\"strategy\": \"tensor\""));
 }
 
 TEST_F(CacheScalesTest, CachesWithoutAMaximumAreNamedOrRefused) {
   WriteLlama(At("m"));
   Selection s = {.cache_amax = {{"model.layers.1.self_attn", {2.0f, 1.0f}}}};
-  const auto some = Plan(s);
-  ASSERT_THAT(some, IsOk());
-  EXPECT_EQ(some->cache_scales.size(), 2u);
-  EXPECT_THAT(some->notes,
+  ASSERT_OK_AND_ASSIGN(const auto some, Plan(s));
+  EXPECT_EQ(some.cache_scales.size(), 2u);
+  EXPECT_THAT(some.notes,
               Contains(AllOf(HasSubstr("engines use 1: "),
                              HasSubstr("model.layers.0.self_attn"))));
   s.cache_amax = {{"self_attn", {2.0f, 1.0f}}};
-  EXPECT_THAT(Plan(s).status().message(),
-              HasSubstr("no largest keys and values of "
-                        "model.layers.0.self_attn"));
+  EXPECT_THAT(Plan(s), Refused(HasSubstr("no largest keys and values of "
+                                         "model.layers.0.self_attn")));
   s.dialect = Dialect::kDeepSeek;
   s.format = WeightFormat::kFp8Block;
-  EXPECT_THAT(Plan(s).status().message(),
-              HasSubstr("--dialect deepseek has no scales of caches"));
+  EXPECT_THAT(Plan(s),
+              Refused(HasSubstr("--dialect deepseek has no scales of caches")));
 }
 
 TEST_F(CacheScalesTest, DecodingNamesTheScalesThatItLeavesOut) {
@@ -134,11 +111,10 @@ TEST_F(CacheScalesTest, DecodingNamesTheScalesThatItLeavesOut) {
   const std::string scale = "model.layers.0.self_attn.k_scale";
   made.parts.push_back({scale, "F32", {}, FloatBytes({1})});
   WriteModel(At("m"), LlamaConfig(), {made.parts});
-  const auto plan =
-      Plan({.dialect = Dialect::kNone, .format = WeightFormat::kBf16});
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_EQ(Output(*plan, scale), nullptr);
-  EXPECT_THAT(plan->notes,
+  ASSERT_OK_AND_ASSIGN(const auto plan, Plan({.dialect = Dialect::kNone,
+                                              .format = WeightFormat::kBf16}));
+  EXPECT_EQ(Output(plan, scale), nullptr);
+  EXPECT_THAT(plan.notes,
               Contains(HasSubstr("are left out, for example " + scale)));
 }
 

@@ -4,13 +4,14 @@
 #include "client/checkpoint/convert/config_writer.h"
 #include "client/checkpoint/plan.h"
 #include "tests/client/checkpoint/convert/families.h"
+#include "tests/client/checkpoint/model_fixture.h"
 
 namespace quantd::checkpoint {
 namespace {
 
 using testing::ElementsAre;
 
-class ModuleLists : public testing::Test {
+class ModuleLists : public ModelFixture {
  protected:
   // Returns the quantization_config that results from `selection`.
   ModelJson Convert(const Family& f, const Selection& selection) {
@@ -52,7 +53,6 @@ class ModuleLists : public testing::Test {
       }
     }
   }
-  TempDir dir_;
 };
 
 TEST_F(ModuleLists, CompressedTensorsIgnoreMatchesEnginesNames) {
@@ -261,22 +261,22 @@ TEST_F(ModuleLists, LeavesOutFusedModulesWhosePartsShareFp8Blocks) {
     all.push_back(Bf16(name + ".weight", shape));
   }
   WriteModel(dir_ / "m", LlamaConfig(), {all});
-  const auto model = Model::Open(dir_ / "m");
-  ASSERT_THAT(model, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(dir_ / "m"));
   for (const Dialect d : {Dialect::kDeepSeek, Dialect::kCompressedTensors}) {
-    const auto plan = MakeConversionPlan(
-        *model, {.dialect = d, .format = WeightFormat::kFp8Block});
-    ASSERT_THAT(plan, IsOk());
-    EXPECT_THAT(ModulesOf(*plan).at({WeightFormat::kFp8Block}),
+    ASSERT_OK_AND_ASSIGN(
+        const auto plan,
+        MakeConversionPlan(model,
+                           {.dialect = d, .format = WeightFormat::kFp8Block}));
+    EXPECT_THAT(ModulesOf(plan).at({WeightFormat::kFp8Block}),
                 testing::UnorderedElementsAre(a + "o_proj", a + "q_a_proj",
                                               a + "kv_a_proj_with_mqa",
                                               m + "gate_proj", m + "up_proj"));
-    EXPECT_EQ(plan->copies.size(), 11u);
-    EXPECT_EQ(plan->left_out.size(), 11u);
-    for (const LeftOut& left : plan->left_out) {
+    EXPECT_EQ(plan.copies.size(), 11u);
+    EXPECT_EQ(plan.left_out.size(), 11u);
+    for (const LeftOut& left : plan.left_out) {
       EXPECT_THAT(left.reason, testing::HasSubstr("are multiples of 128"));
     }
-    EXPECT_THAT(IgnoredNames(*model, *plan, false),
+    EXPECT_THAT(IgnoredNames(model, plan, false),
                 testing::IsSupersetOf({a + "q_proj", a + "k_proj", a + "v_proj",
                                        s + "down_proj", m + "experts"}));
   }
@@ -317,10 +317,9 @@ TEST_F(ModuleLists, LeavesOutStoredFusionsWhosePartsShareFp8Blocks) {
       all.push_back(Bf16(c.module + ".weight", {c.rows, 256}));
       std::filesystem::remove_all(dir_ / "m");
       WriteModel(dir_ / "m", config, {all});
-      const auto model = Model::Open(dir_ / "m");
-      ASSERT_THAT(model, IsOk());
+      ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(dir_ / "m"));
       const auto plan = MakeConversionPlan(
-          *model, {.format = WeightFormat::kFp8Block, .include = {c.module}});
+          model, {.format = WeightFormat::kFp8Block, .include = {c.module}});
       // A plan without any quantized weight is refused.
       EXPECT_EQ(plan.ok() && !plan->groups.empty(), right) << plan.status();
     }
@@ -364,32 +363,26 @@ TEST_F(ModuleLists, Fp8ExpertsNeedInputScales) {
   const std::string expert = "model.layers.0.mlp.experts.1.up_proj";
   WriteModel(dir_ / "m", LlamaConfig(),
              {{Bf16(expert + ".weight", {128, 128})}});
-  const auto model = Model::Open(dir_ / "m");
-  ASSERT_THAT(model, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(dir_ / "m"));
   Selection s = {.format = WeightFormat::kFp8};
   for (int i = 0; i < 2; ++i) {
-    const auto plan = MakeConversionPlan(*model, s);
-    ASSERT_FALSE(plan.ok());
-    EXPECT_THAT(std::string(plan.status().message()),
-                testing::HasSubstr("--format fp8_dynamic"));
+    EXPECT_THAT(MakeConversionPlan(model, s),
+                Refused(testing::HasSubstr("--format fp8_dynamic")));
     s = {.rules = {"*.up_proj=fp8"}};
   }
   s.input_amax[expert] = 3;
-  EXPECT_THAT(MakeConversionPlan(*model, s), IsOk());
+  EXPECT_THAT(MakeConversionPlan(model, s), IsOk());
   // Engines use one scheme for all experts of a layer.
   const std::string other = "model.layers.0.mlp.experts.0.up_proj";
   WriteModel(dir_ / "two", LlamaConfig(),
              {{Bf16(expert + ".weight", {128, 128}),
                Bf16(other + ".weight", {128, 128})}});
-  const auto two = Model::Open(dir_ / "two");
-  ASSERT_THAT(two, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto two, Model::Open(dir_ / "two"));
   s = {.input_amax = {{expert, 3.0f}}};
-  const auto torn = MakeConversionPlan(*two, s);
-  ASSERT_FALSE(torn.ok());
-  EXPECT_THAT(
-      std::string(torn.status().message()),
-      testing::HasSubstr("the file has " + expert + " but not " + other));
-  EXPECT_THAT(MakeConversionPlan(*model, {.format = WeightFormat::kFp8Dynamic}),
+  EXPECT_THAT(MakeConversionPlan(two, s),
+              Refused(testing::HasSubstr("the file has " + expert +
+                                         " but not " + other)));
+  EXPECT_THAT(MakeConversionPlan(model, {.format = WeightFormat::kFp8Dynamic}),
               IsOk());
 }
 

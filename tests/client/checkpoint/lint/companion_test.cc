@@ -2,6 +2,7 @@
 // fault only by comparison with the original.
 #include "client/checkpoint/lint/lint.h"
 #include "tests/client/checkpoint/fault.h"
+#include "tests/client/checkpoint/model_fixture.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -10,11 +11,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class LintCompanionsTest : public testing::Test {
- protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
-  TempDir dir_;
-};
+using LintCompanionsTest = ModelFixture;
 
 TEST_F(LintCompanionsTest, AcceptsSpecialTokensAndTextsOfAnyKind) {
   WritePlanted(At("q"), CleanOf(Base::kCompressedTensors));
@@ -24,21 +21,17 @@ TEST_F(LintCompanionsTest, AcceptsSpecialTokensAndTextsOfAnyKind) {
                 "id": 77})");
   WriteFile(At("q/generation_config.json"), R"({"eos_token_id": null})");
   WriteFile(At("q/data_config.json"), "[]");
-  const auto linted = Lint(*Model::Open(At("q")));
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
-    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
-  }
-  EXPECT_THAT(linted->notes, IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(*Model::Open(At("q"))));
+  EXPECT_THAT(linted.findings, IsEmpty());
+  EXPECT_THAT(linted.notes, IsEmpty());
 }
 
 TEST_F(LintCompanionsTest, NotesAnAdapter) {
   WritePlanted(At("q"), CleanOf(Base::kModelOpt));
   WriteFile(At("q/adapter_config.json"), R"({"peft_type": "LORA"})");
-  const auto linted = Lint(*Model::Open(At("q")));
-  ASSERT_THAT(linted, IsOk());
-  EXPECT_THAT(linted->findings, IsEmpty());
-  EXPECT_THAT(linted->notes, ElementsAre(HasSubstr("adapter_config.json")));
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(*Model::Open(At("q"))));
+  EXPECT_THAT(linted.findings, IsEmpty());
+  EXPECT_THAT(linted.notes, ElementsAre(HasSubstr("adapter_config.json")));
 }
 
 TEST_F(LintCompanionsTest, ComparesAllFilesWithTheOriginals) {

@@ -4,6 +4,7 @@
 
 #include "client/checkpoint/lint/lint.h"
 #include "tests/client/checkpoint/fault.h"
+#include "tests/client/checkpoint/model_fixture.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -11,10 +12,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class LintRulesTest : public testing::Test {
+class LintRulesTest : public ModelFixture {
  protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
-
   // Plants a fault and returns the broken rules, each with its location and
   // reason.
   std::string Lints(const Fault& c) {
@@ -39,7 +38,6 @@ class LintRulesTest : public testing::Test {
     }
     return text;
   }
-  TempDir dir_;
 };
 
 TEST_F(LintRulesTest, FindsNothingInCleanModels) {
@@ -307,9 +305,9 @@ TEST_F(LintRulesTest, PartsOfTheOriginalsQuantizationAreNotMissing) {
   source.original.push_back(
       {module + ".input_scale_ub", "F32", {1}, FloatBytes({1200})});
   const Model original = WritePlantedOriginal(At("o"), source);
-  const auto linted = Lint(*Model::Open(At("q")), &original);
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
+  ASSERT_OK_AND_ASSIGN(const auto linted,
+                       Lint(*Model::Open(At("q")), &original));
+  for (const Finding& f : linted.findings) {
     EXPECT_NE(f.rule, "no-counterpart") << f.where;
   }
 }

@@ -6,8 +6,8 @@
 #include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/reading.h"
 #include "tests/client/checkpoint/fault.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/planted.h"
-#include "tests/client/checkpoint/stacked_writer.h"
 
 namespace quantd::checkpoint {
 namespace {
@@ -16,11 +16,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-class LintTest : public testing::Test {
- protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
-  TempDir dir_;
-};
+using LintTest = ModelFixture;
 
 TEST_F(LintTest, MergesManyFaultsOfARule) {
   Findings findings;
@@ -43,13 +39,12 @@ TEST_F(LintTest, ReportsHowMuchWasCompared) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   const Model model = WritePlanted(At("q"), p);
   const Model original = WritePlantedOriginal(At("o"), p);
-  const auto linted = Lint(model, &original);
-  ASSERT_THAT(linted, IsOk());
-  EXPECT_THAT(linted->findings, IsEmpty());
-  EXPECT_EQ(linted->weights, 3u);
-  EXPECT_EQ(linted->compared, 3u);
-  EXPECT_EQ(linted->compared_others, 3u);
-  EXPECT_EQ(linted->share, 1);
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(model, &original));
+  EXPECT_THAT(linted.findings, IsEmpty());
+  EXPECT_EQ(linted.weights, 3u);
+  EXPECT_EQ(linted.compared, 3u);
+  EXPECT_EQ(linted.compared_others, 3u);
+  EXPECT_EQ(linted.share, 1);
 }
 
 // Some programs take the two models in the opposite order.
@@ -57,11 +52,10 @@ TEST_F(LintTest, RecognizesSwappedModels) {
   const Planted p = Clean(Nvfp4Names::kCompressedTensors);
   const Model model = WritePlanted(At("q"), p);
   const Model original = WritePlantedOriginal(At("o"), p);
-  const auto linted = Lint(original, &model);
-  ASSERT_THAT(linted, IsOk());
-  ASSERT_EQ(linted->findings.size(), 1u);
-  EXPECT_EQ(linted->findings[0].rule, kNothing);
-  EXPECT_EQ(linted->findings[0].text,
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(original, &model));
+  ASSERT_EQ(linted.findings.size(), 1u);
+  EXPECT_EQ(linted.findings[0].rule, kNothing);
+  EXPECT_EQ(linted.findings[0].text,
             "it has no quantized weights, but " + At("q") +
                 " has 3: did you swap the two models?");
 }
@@ -76,11 +70,10 @@ TEST_F(LintTest, ComparesStackedExpertsOneByOne) {
     return *Model::Open(At("q"));
   };
   const Model original = *Model::Open(At("o"));
-  const auto clean = Lint(write(), &original);
-  ASSERT_THAT(clean, IsOk());
-  EXPECT_EQ(clean->weights, 3u);
-  EXPECT_EQ(clean->compared, 3u);
-  for (const Finding& f : clean->findings) {
+  ASSERT_OK_AND_ASSIGN(const auto clean, Lint(write(), &original));
+  EXPECT_EQ(clean.weights, 3u);
+  EXPECT_EQ(clean.compared, 3u);
+  for (const Finding& f : clean.findings) {
     EXPECT_NE(f.rule, "not-the-original") << f.text;
     EXPECT_NE(f.rule, "no-counterpart") << f.text;
     EXPECT_NE(f.rule, "dead-weight") << f.text;
@@ -89,10 +82,9 @@ TEST_F(LintTest, ComparesStackedExpertsOneByOne) {
   for (size_t i = blocks.size() - 32; i < blocks.size(); ++i) {
     blocks[i] ^= std::byte{0x88};
   }
-  const auto faulty = Lint(write(), &original);
-  ASSERT_THAT(faulty, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto faulty, Lint(write(), &original));
   bool found = false;
-  for (const Finding& f : faulty->findings) {
+  for (const Finding& f : faulty.findings) {
     if (f.rule != "not-the-original") continue;
     found = true;
     EXPECT_EQ(f.where, name + ".2");
@@ -102,10 +94,9 @@ TEST_F(LintTest, ComparesStackedExpertsOneByOne) {
   EXPECT_TRUE(found);
   // If several experts are wrong, the worst one is shown.
   for (size_t i = 0; i < 32; ++i) blocks[i] ^= std::byte{0x88};
-  const auto several = Lint(write(), &original);
-  ASSERT_THAT(several, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto several, Lint(write(), &original));
   EXPECT_EQ(
-      std::count_if(several->findings.begin(), several->findings.end(),
+      std::count_if(several.findings.begin(), several.findings.end(),
                     [](const Finding& f) {
                       return f.text.ends_with("; 2 of its 3 experts are wrong");
                     }),
@@ -194,12 +185,10 @@ TEST_F(LintTest, AcceptsInfinitiesInAConfiguration) {
   WriteFile(path,
             R"({"time_step_limit": [0.0, Infinity], "least": -Infinity,)" +
                 ReadFile(path).substr(1));
-  const auto model = Model::Open(At("q"));
-  ASSERT_THAT(model, IsOk());
-  EXPECT_EQ(model->config()["time_step_limit"][1], INFINITY);
-  const auto linted = Lint(*model);
-  ASSERT_THAT(linted, IsOk());
-  EXPECT_THAT(linted->findings, IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("q")));
+  EXPECT_EQ(model.config()["time_step_limit"][1], INFINITY);
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(model));
+  EXPECT_THAT(linted.findings, IsEmpty());
 }
 
 TEST_F(LintTest, AcceptsComfyMetadataInsteadOfLabels) {
@@ -209,12 +198,9 @@ TEST_F(LintTest, AcceptsComfyMetadataInsteadOfLabels) {
     text["layers"][module] = {{"format", "nvfp4"}};
   }
   PutComfyMetadata(At("q"), text.dump());
-  const auto linted = Lint(*Model::Open(At("q")));
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
-    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
-  }
-  EXPECT_EQ(linted->weights, 3u);
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(*Model::Open(At("q"))));
+  EXPECT_THAT(linted.findings, IsEmpty());
+  EXPECT_EQ(linted.weights, 3u);
 }
 
 // The model is one file with FP8 beside NVFP4, and has no config.json.
@@ -232,12 +218,9 @@ TEST_F(LintTest, AcceptsComfyLabelsWithoutAConfiguration) {
       kV + ".comfy_quant", "U8", {static_cast<int64_t>(label.size())}, bytes};
   WritePlanted(At("q"), p);
   std::filesystem::remove(At("q/config.json"));
-  const auto linted = Lint(*Model::Open(At("q")));
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
-    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
-  }
-  EXPECT_EQ(linted->weights, 3u);
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(*Model::Open(At("q"))));
+  EXPECT_THAT(linted.findings, IsEmpty());
+  EXPECT_EQ(linted.weights, 3u);
 }
 
 TEST_F(LintTest, AcceptsAQuantizedHeadTiedToTheEmbeddings) {
@@ -250,11 +233,8 @@ TEST_F(LintTest, AcceptsAQuantizedHeadTiedToTheEmbeddings) {
   ModelJson& q = p.config["quantization_config"];
   q["ignore"] = ModelJson::array();
   q["config_groups"]["group_0"]["targets"].push_back("re:.*lm_head$");
-  const auto linted = Lint(WritePlanted(At("q"), p));
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
-    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
-  }
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(WritePlanted(At("q"), p)));
+  EXPECT_THAT(linted.findings, IsEmpty());
 }
 
 // Zeros that the original has, too, are not a fault of the conversion.
@@ -275,14 +255,10 @@ TEST_F(LintTest, AcceptsZeroWeightsThatTheOriginalHas) {
     }
     const Model model = WritePlanted(At("q"), p);
     const Model original = WritePlantedOriginal(At("o"), p);
-    const auto alone = Lint(model);
-    ASSERT_THAT(alone, IsOk());
-    EXPECT_THAT(alone->findings, Not(IsEmpty()));
-    const auto linted = Lint(model, &original);
-    ASSERT_THAT(linted, IsOk());
-    for (const Finding& f : linted->findings) {
-      ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
-    }
+    ASSERT_OK_AND_ASSIGN(const auto alone, Lint(model));
+    EXPECT_THAT(alone.findings, Not(IsEmpty()));
+    ASSERT_OK_AND_ASSIGN(const auto linted, Lint(model, &original));
+    EXPECT_THAT(linted.findings, IsEmpty());
   }
 }
 
@@ -290,15 +266,13 @@ TEST_F(LintTest, AcceptsFilesOfOtherPrograms) {
   WritePlanted(At("q"), Clean(Nvfp4Names::kCompressedTensors));
   WriteSafetensors(At("q/adapter_model.safetensors"),
                    {Bf16("base.lora_A.weight", {2, 64})});
-  const auto model = Model::Open(At("q"));
-  ASSERT_THAT(model, IsOk());
-  EXPECT_EQ(model->shards().size(), 1u);
-  EXPECT_THAT(model->notes().front(),
+  ASSERT_OK_AND_ASSIGN(const auto model, Model::Open(At("q")));
+  EXPECT_EQ(model.shards().size(), 1u);
+  EXPECT_THAT(model.notes().front(),
               HasSubstr("copied as they are, unquantized: adapter_model"));
-  EXPECT_THAT(model->others(), testing::Contains("adapter_model.safetensors"));
-  const auto linted = Lint(*model);
-  ASSERT_THAT(linted, IsOk());
-  EXPECT_THAT(linted->findings, IsEmpty());
+  EXPECT_THAT(model.others(), testing::Contains("adapter_model.safetensors"));
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(model));
+  EXPECT_THAT(linted.findings, IsEmpty());
 }
 
 // ComfyUI fuses no modules and loads stacked experts in bf16.
@@ -313,9 +287,8 @@ TEST_F(LintTest, AcceptsPlainModulesInComfyModels) {
         Bf16("model.layers.0.mlp.experts.gate_up_proj", {2, 32, 64})}) {
     p.tensors[t.name] = t;
   }
-  const auto linted = Lint(WritePlanted(At("q"), p));
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(WritePlanted(At("q"), p)));
+  for (const Finding& f : linted.findings) {
     EXPECT_NE(f.rule, "fused-in-part") << f.text;
     EXPECT_NE(f.rule, "stacked-experts") << f.text;
   }
@@ -326,10 +299,10 @@ TEST_F(LintTest, ReportsAMissingLabelOnce) {
   Planted p = CleanOf(Base::kComfy);
   p.tensors.erase(std::string(kAttention) + "q_proj.comfy_quant");
   const Model original = WritePlantedOriginal(At("o"), p);
-  const auto linted = Lint(WritePlanted(At("q"), p), &original);
-  ASSERT_THAT(linted, IsOk());
-  ASSERT_EQ(linted->findings.size(), 1u);
-  EXPECT_EQ(linted->findings.front().rule, "label");
+  ASSERT_OK_AND_ASSIGN(const auto linted,
+                       Lint(WritePlanted(At("q"), p), &original));
+  ASSERT_EQ(linted.findings.size(), 1u);
+  EXPECT_EQ(linted.findings.front().rule, "label");
 }
 
 // Error feedback yields codes that are not the nearest ones. They are counted,
@@ -352,12 +325,10 @@ TEST_F(LintTest, CountsCodesThatAreNotTheNearest) {
     }
   }
   const Model original = WritePlantedOriginal(At("o"), p);
-  const auto linted = Lint(WritePlanted(At("q"), p), &original);
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
-    ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
-  }
-  EXPECT_EQ(linted->not_nearest, 3u);
+  ASSERT_OK_AND_ASSIGN(const auto linted,
+                       Lint(WritePlanted(At("q"), p), &original));
+  EXPECT_THAT(linted.findings, IsEmpty());
+  EXPECT_EQ(linted.not_nearest, 3u);
 }
 
 // Layers may differ by design: the first is dense, and the last is an MTP head.
@@ -386,9 +357,8 @@ TEST_F(LintTest, AcceptsDenseLayersBeforeSparseOnes) {
       {"first_k_dense_replace", 1},  {"n_routed_experts", 2},
       {"tie_word_embeddings", false}};
   WriteModel(At("m"), config, {tensors});
-  const auto linted = Lint(*Model::Open(At("m")));
-  ASSERT_THAT(linted, IsOk());
-  for (const Finding& f : linted->findings) {
+  ASSERT_OK_AND_ASSIGN(const auto linted, Lint(*Model::Open(At("m"))));
+  for (const Finding& f : linted.findings) {
     if (f.rule != kNothing)
       ADD_FAILURE() << f.rule << " " << f.where << ": " << f.text;
   }

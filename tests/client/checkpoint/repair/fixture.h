@@ -12,6 +12,7 @@
 #include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/repair/repair.h"
+#include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/planted.h"
 
 namespace quantd::checkpoint {
@@ -19,10 +20,8 @@ namespace quantd::checkpoint {
 inline constexpr auto kCt = Nvfp4Names::kCompressedTensors;
 inline constexpr auto kMo = Nvfp4Names::kModelOpt;
 
-class RepairTest : public testing::Test {
+class RepairTest : public ModelFixture {
  protected:
-  std::string At(std::string_view name) const { return dir_ / name; }
-
   struct Outcome {
     RepairPlan plan;  // of the first pass
     std::vector<Repaired> repairs;
@@ -67,7 +66,6 @@ class RepairTest : public testing::Test {
     for (const auto& d : result->tensors) least = std::min(least, d.sqnr_db);
     return least;
   }
-  TempDir dir_;
 };
 
 }  // namespace quantd::checkpoint

@@ -254,10 +254,9 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   EXPECT_EQ(json["exit_code"], 8);
   EXPECT_LT(json["sqnr_db"].get<double>(), 20.0);
   // The verdict is the same between plain models and in the other direction.
-  const Outcome plain = Run({"compare", At("other"), At("m")});
-  EXPECT_EQ(plain.code, 8);
-  EXPECT_THAT(plain.out, HasSubstr("down_proj with -6.02 dB: 32768 of its "
-                                   "numbers changed, although it is not"));
+  EXPECT_THAT(Run({"compare", At("other"), At("m")}),
+              Prints(8, HasSubstr("down_proj with -6.02 dB: 32768 of its "
+                                  "numbers changed, although it is not")));
   EXPECT_EQ(Run({"compare", At("made"), At("other")}).code, 8);
   EXPECT_EQ(
       Run({"compare", At("other"), At("made"), "--fail-below", "-7"}).code, 0);
@@ -266,28 +265,25 @@ TEST_F(ModelVerdict, CompareTellsAnotherModelFromAQuantizedOne) {
   auto more = shards;
   more.back().push_back(Bf16("model.layers.1.mlp.up_proj.bias", {256}));
   WriteModel(Fresh("more"), LlamaConfig(), more);
-  const Outcome added = Run({"compare", At("other"), At("more")});
-  EXPECT_EQ(added.code, 8);
-  EXPECT_THAT(added.out, HasSubstr("1 tensor is only in the second model"));
+  EXPECT_THAT(Run({"compare", At("other"), At("more")}),
+              Prints(8, HasSubstr("1 tensor is only in the second model")));
   // Missing tensors count.
   shards.back().pop_back();
   WriteModel(Fresh("short"), LlamaConfig(), shards);
-  const Outcome missing = Run({"compare", At("other"), At("short")});
-  EXPECT_EQ(missing.code, 8);
-  EXPECT_THAT(missing.out,
-              HasSubstr("1 tensor of the first model was not compared"));
+  EXPECT_THAT(
+      Run({"compare", At("other"), At("short")}),
+      Prints(8, HasSubstr("1 tensor of the first model was not compared")));
 }
 
 TEST_F(ModelVerdict, VerifyAcceptsScaleNamesAndInspectNamesOddTensors) {
   WriteLlama(Fresh("m"));
   MustConvert("m", "made", {"--dialect", "deepseek", "--format", "fp8_block"});
-  const auto made = checkpoint::Model::Open(At("made"));
-  ASSERT_THAT(made, IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto made, checkpoint::Model::Open(At("made")));
   const auto write = [&](const char* dtype) {
     std::vector<WrittenTensor> tensors;
-    for (const auto& t : made->tensors()) {
+    for (const auto& t : made.tensors()) {
       WrittenTensor part = {t.name(), t.stored.dtype, t.stored.shape,
-                            BytesOf(*made, &t)};
+                            BytesOf(made, &t)};
       if (const size_t cut = part.name.find("weight_scale_inv");
           cut != std::string::npos) {
         part.name = part.name.substr(0, cut) + "scale";
@@ -308,12 +304,13 @@ TEST_F(ModelVerdict, VerifyAcceptsScaleNamesAndInspectNamesOddTensors) {
   write("F32");
   EXPECT_EQ(verify().code, 0) << verify().out;
   write("F8_E8M0");
-  const Outcome powers = verify();
-  EXPECT_EQ(powers.code, 8);
-  EXPECT_THAT(powers.out, HasSubstr("down_proj.scale has the type F8_E8M0, but "
-                                    "the profile deepgemm writes F32"));
-  EXPECT_THAT(powers.out,
-              HasSubstr("total: 0 of 0 bytes of quantized weights differ"));
+  EXPECT_THAT(
+      verify(),
+      Prints(8, testing::AllOf(
+                    HasSubstr("down_proj.scale has the type F8_E8M0, but "
+                              "the profile deepgemm writes F32"),
+                    HasSubstr(
+                        "total: 0 of 0 bytes of quantized weights differ"))));
   const Outcome seen = Run({"inspect", At("other")});
   EXPECT_THAT(seen.out,
               HasSubstr("orphaned: model.layers.0.mlp.gone: the scales"));

@@ -18,7 +18,7 @@ int64_t NumberOf(std::string_view text) {
 }
 
 // Cuts the name at the first number that follows one of `words`.
-NumberedName CutAt(std::string_view name, Words words) {
+NumberedName CutAt(std::string_view name, const Words& words) {
   std::string_view last;
   for (const std::string_view part : Split(name, '.')) {
     const auto begin = static_cast<size_t>(part.data() - name.data());

@@ -3,68 +3,41 @@
 #define QUANTD_CLIENT_FILES_WORDS_H_
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
-#include <iterator>
+#include <ranges>
 #include <string_view>
 #include <vector>
 
 namespace quantd {
 
-// The words of a text, between which there are spaces and ends of lines.
+// A list of words that are written as one text, with spaces and ends of lines
+// between them. The compiler splits the text.
 class Words {
  public:
-  class Iterator {
-   public:
-    using iterator_category = std::forward_iterator_tag;
-    using difference_type = ptrdiff_t;
-    using value_type = std::string_view;
-    using pointer = const std::string_view*;
-    using reference = std::string_view;
-
-    constexpr Iterator() = default;
-    constexpr explicit Iterator(std::string_view rest) : rest_(rest) { Skip(); }
-    constexpr std::string_view operator*() const {
-      return rest_.substr(0, rest_.find_first_of(kBetween));
+  consteval Words(const char* text) {  // NOLINT: converts
+    for (std::string_view rest = text;;) {
+      rest.remove_prefix(std::min(rest.find_first_not_of(" \n"), rest.size()));
+      if (rest.empty()) return;
+      words_[size_] = rest.substr(0, rest.find_first_of(" \n"));
+      rest.remove_prefix(words_[size_++].size());
     }
-    constexpr Iterator& operator++() {
-      rest_.remove_prefix((**this).size());
-      Skip();
-      return *this;
-    }
-    constexpr Iterator operator++(int) {
-      const Iterator old = *this;
-      ++*this;
-      return old;
-    }
-    constexpr bool operator==(const Iterator& other) const {
-      return rest_.size() == other.rest_.size();
-    }
-
-   private:
-    static constexpr std::string_view kBetween = " \n";
-    constexpr void Skip() {
-      rest_.remove_prefix(
-          std::min(rest_.find_first_not_of(kBetween), rest_.size()));
-    }
-    std::string_view rest_;
-  };
-
-  constexpr Words(const char* text) : text_(text) {}  // NOLINT: converts
-  constexpr explicit Words(std::string_view text) : text_(text) {}
-  constexpr Iterator begin() const { return Iterator(text_); }
-  constexpr Iterator end() const { return Iterator(); }
-  constexpr std::string_view front() const { return *begin(); }
-  constexpr size_t size() const {
-    return static_cast<size_t>(std::distance(begin(), end()));
   }
+  // A list of one word.
+  constexpr explicit Words(std::string_view word) : words_{word}, size_(1) {}
+  constexpr const std::string_view* begin() const { return words_.data(); }
+  constexpr const std::string_view* end() const { return begin() + size_; }
+  constexpr std::string_view front() const { return words_.front(); }
+  constexpr size_t size() const { return size_; }
 
  private:
-  std::string_view text_;
+  std::array<std::string_view, 128> words_;
+  size_t size_ = 0;
 };
 
 template <typename List>
 bool Has(const List& list, std::string_view word) {
-  return std::ranges::find(list, word) != std::end(list);
+  return std::ranges::find(list, word) != std::ranges::end(list);
 }
 
 template <typename List>

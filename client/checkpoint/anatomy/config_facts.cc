@@ -25,9 +25,13 @@ constexpr std::string_view kTowerKeys[] = {
     "image_size",     "patch_size",   "num_channels", "sampling_rate",
     "audio_channels", "num_mel_bins", "conv_dim",     "codebook_size"};
 
-// Names of output heads other than lm_head, each with its model types: all
-// _tied_weights_keys of transformers 5.
-constexpr std::pair<std::string_view, Words> kHeadNames[] = {
+// The name of an output head other than lm_head, and its model types.
+struct HeadName {
+  std::string_view head;
+  Words types;
+};
+// All _tied_weights_keys of transformers 5.
+constexpr HeadName kHeadNames[] = {
     {"proj_out",
      "whisper moonshine moonshine_streaming canary canary_decoder cohere_asr"},
     {"output_projection", "biogpt trocr"},
@@ -53,7 +57,7 @@ constexpr std::pair<std::string_view, Words> kHeadNames[] = {
      " layoutlm lxmert megatron-bert mobilebert mra nomic_bert nystromformer"
      " roc_bert roformer squeezebert tapas visual_bert yoso"}};
 
-int64_t NumberOf(const std::vector<const Json*>& chain, Words keys) {
+int64_t NumberOf(const std::vector<const Json*>& chain, const Words& keys) {
   for (const Json* place : chain) {
     for (const std::string_view key : keys) {
       if (const auto n = IntegerOf(Member(place, key))) return *n;

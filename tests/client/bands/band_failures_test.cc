@@ -70,7 +70,9 @@ TEST(BandedCalls, UseAServerThatTakesOnlySmallMessages) {
     const auto got = client->Quantize(x.desc, x.bytes(), o);
     ASSERT_THAT(got, IsOk());
     EXPECT_EQ(got->bands(), given ? 9 : 7);
-    if (given) EXPECT_EQ(got->attempts(), 9) << "each band is sent once";
+    if (given) {
+      EXPECT_EQ(got->attempts(), 9) << "each band is sent once";
+    }
     ExpectSame(*Connect(b->address())->Quantize(x.desc, x.bytes(), o), *got);
   }
 }

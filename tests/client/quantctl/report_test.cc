@@ -102,7 +102,9 @@ TEST_F(CliReport, HelpIsAsWideAsTheTerminal) {
         EXPECT_LE(line.size(), width) << command << ": " << line;
       }
       // A wide terminal is used.
-      if (*command == '\0' && width == 100) EXPECT_GT(longest, 80);
+      if (*command == '\0' && width == 100) {
+        EXPECT_GT(longest, 80);
+      }
       // Each command has examples, and only the first page has exit codes.
       EXPECT_EQ(help.out.find("Examples:") == std::string::npos,
                 *command == '\0');

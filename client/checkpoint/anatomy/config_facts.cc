@@ -206,8 +206,9 @@ std::vector<std::string> HeadNames(const Json& config) {
   }
   std::vector<std::string> names;
   for (const Json* place : places) {
+    const std::string type = TypeOf(*place);
     for (const auto& [head, types] : kHeadNames) {
-      if (!Has(types, TypeOf(*place))) continue;
+      if (!Has(types, type)) continue;
       names.emplace_back(head);
       if (place == &config) return names;
     }

@@ -1,5 +1,4 @@
-// Compares two models tensor by tensor, in any formats and dialects, and a
-// model's config.json with that of its original.
+// Compares two models tensor by tensor, in any formats and dialects.
 #ifndef QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_
 #define QUANTD_CLIENT_CHECKPOINT_CHECK_COMPARE_H_
 
@@ -88,25 +87,6 @@ absl::StatusOr<ModelDifference> CompareModels(
 // The number of tensors that only the second model has, without a head, which
 // may be tied in the first one.
 size_t TensorsAdded(const ModelDifference& difference);
-
-struct ConfigDifference {
-  std::string key;  // "rope_theta", "vision_config.hidden_act"
-  std::string text;
-  // The repair: set this path in the model's config.json to `value`, or remove
-  // the member if `value` is nullopt.
-  Json::json_pointer place;
-  std::optional<Json> value;
-  bool usual;  // saving the configuration again may cause it
-};
-
-// Whether a library saved the configuration again: it names another version.
-// Libraries then also write their defaults, and leave some out.
-bool IsSavedAgain(const Model& original, const Model& model);
-
-// All differences between the settings, except those that a conversion writes.
-// Empty if one of the models has no config.json.
-std::vector<ConfigDifference> DifferencesOf(const Model& original,
-                                            const Model& model);
 
 }  // namespace quantd::checkpoint
 

@@ -1,3 +1,5 @@
+#include "client/checkpoint/check/config_difference.h"
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -5,7 +7,6 @@
 #include <utility>
 
 #include "client/checkpoint/anatomy/config_facts.h"
-#include "client/checkpoint/check/compare.h"
 #include "client/checkpoint/check/declared.h"
 #include "client/files/words.h"
 #include "fmt/format.h"

@@ -1,9 +1,10 @@
+#include "client/checkpoint/check/input_scale.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 
 #include "client/checkpoint/anatomy/storage.h"
-#include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/weight_values.h"
 #include "fmt/format.h"
 

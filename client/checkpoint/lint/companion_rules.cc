@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/files/model_files.h"
 #include "client/files/words.h"

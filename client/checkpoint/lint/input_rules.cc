@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/names.h"
 #include "client/checkpoint/weight_values.h"

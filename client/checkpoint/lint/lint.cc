@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/checkpoint/architecture.h"
-#include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/check/guess.h"
 #include "client/checkpoint/lint/rules.h"
 #include "client/checkpoint/stored.h"

@@ -7,6 +7,7 @@
 #include "client/checkpoint/architecture.h"
 #include "client/checkpoint/check/declared.h"
 #include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/reading.h"
 #include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/repair/repair.h"

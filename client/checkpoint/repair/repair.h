@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/dialect.h"
 #include "client/checkpoint/lint/lint.h"
 #include "client/checkpoint/model.h"

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/inventory.h"
 #include "client/checkpoint/model.h"
 #include "client/checkpoint/report/verdict.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/checkpoint/check/compare.h"
-#include "client/checkpoint/check/guess.h"
+#include "client/checkpoint/check/input_scale.h"
 #include "client/checkpoint/check/inventory.h"
 #include "client/checkpoint/check/verify.h"
 #include "client/checkpoint/model.h"

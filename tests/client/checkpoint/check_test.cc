@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "client/checkpoint/check/compare.h"
+#include "client/checkpoint/check/config_difference.h"
 #include "client/checkpoint/report/verdict.h"
 #include "tests/client/checkpoint/model_fixture.h"
 #include "tests/client/checkpoint/planted.h"
